@@ -1,0 +1,141 @@
+"""What clients ask the kernel to do; the params of the wire's methods."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from deskmate_session.model.base import Wire
+from deskmate_session.model.messages import Delivery, FileDiff, Mode, PartInput, Session
+from deskmate_session.model.permissions import Reply
+
+MAX_PROMPT_BYTES = 1_000_000
+
+ClientSessionId = Field(default=None, pattern=r"^ses_[A-Za-z0-9]{4,40}$")
+ClientMessageId = Field(default=None, pattern=r"^msg_[A-Za-z0-9]{4,40}$")
+
+
+class CreateSession(Wire):
+    """`deskmate/session/create`. `id` makes it idempotent."""
+
+    id: str | None = ClientSessionId
+    folder: str | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    mode: Mode | None = None
+    parent_id: str | None = None
+
+
+class UpdateSession(Wire):
+    """`deskmate/session/update`. Absent fields stay."""
+
+    session_id: str
+    title: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    mode: Mode | None = None
+    archived: bool | None = None
+
+
+class DeleteSession(Wire):
+    """`deskmate/session/delete`."""
+
+    session_id: str
+
+
+class Prompt(Wire):
+    """`deskmate/session/prompt`."""
+
+    session_id: str
+    message_id: str | None = ClientMessageId
+    parts: tuple[PartInput, ...] = Field(min_length=1)
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    delivery: Delivery = "queue"
+    partial_result_token: str | int | None = None
+    work_done_token: str | int | None = None
+
+
+class Interrupt(Wire):
+    """`deskmate/session/interrupt`."""
+
+    session_id: str
+
+
+class Interrupted(Wire):
+    """`interrupted`: a turn was running. `left` names what could not be ended in time."""
+
+    interrupted: bool
+    left: tuple[str, ...] | None = None
+
+
+class Unqueue(Wire):
+    """`deskmate/session/unqueue`."""
+
+    session_id: str
+    message_id: str
+
+
+class Unqueued(Wire):
+    """`removed`: it was still waiting."""
+
+    removed: bool
+
+
+class ReplyAsk(Wire):
+    """`deskmate/ask/reply`. The first answer wins."""
+
+    ask_id: str
+    reply: Reply
+    input: dict[str, Any] | None = None
+    message: str | None = None
+
+
+class AskAnswer(Wire):
+    """What a client answers to `deskmate/ask`."""
+
+    reply: Reply
+    input: dict[str, Any] | None = None
+    message: str | None = None
+
+
+class Replied(Wire):
+    """`accepted`: this was the answer that counts."""
+
+    accepted: bool
+
+
+class Nothing(Wire):
+    """`{}`."""
+
+
+class SessionPage(Wire):
+    """`deskmate/session/list`: newest activity first."""
+
+    sessions: tuple[Session, ...]
+    next_cursor: str | None = None
+
+
+class DiffResult(Wire):
+    """`deskmate/session/diff`: what the session authored."""
+
+    files: tuple[FileDiff, ...]
+
+
+class Problem(Wire):
+    """Something that `verify` found."""
+
+    seq: int
+    kind: Literal["link", "gap", "orphan", "digest", "object", "readModel", "payload"]
+    detail: str
+
+
+class Verified(Wire):
+    """`deskmate/session/verify`."""
+
+    ok: bool
+    events: int
+    problems: tuple[Problem, ...]
