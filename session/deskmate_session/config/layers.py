@@ -1,0 +1,117 @@
+"""Settings from their layers: the person's `config.toml`, then the editor's options; later ones win."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_snake
+
+from deskmate_session.model.settings import Settings, accept_aliases
+
+_ENV = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_TABLES_OF_NAMES = {"providers", "models", "headers"}
+"""Tables whose keys are the person's own names, so their spelling is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings that can be used, and what was wrong with the rest (for the person, one line each)."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+
+
+def config_home(env: Mapping[str, str]) -> Path:
+    """`$XDG_CONFIG_HOME/deskmate`."""
+    base = env.get("XDG_CONFIG_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".config")
+    return Path(base) / "deskmate"
+
+
+def state_home(env: Mapping[str, str]) -> Path:
+    """`$XDG_STATE_HOME/deskmate`."""
+    base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".local" / "state")
+    return Path(base) / "deskmate"
+
+
+def load(editor: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> Loaded:
+    """Read and merge the layers. What can't be used is left out with a warning; nothing is raised."""
+    warnings: list[str] = []
+    layers = [
+        (str(config_home(env) / "config.toml"), _read_toml(config_home(env) / "config.toml", warnings)),
+        ("the editor's options", dict(editor)),
+    ]
+    merged: dict[str, Any] = {}
+    for origin, layer in layers:
+        usable = _usable(origin, _snake(accept_aliases(layer)), env, warnings)
+        merged = _merge(merged, usable)
+    return Loaded(Settings.model_validate(merged), tuple(warnings))
+
+
+def _read_toml(path: Path, warnings: list[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        warnings.append(f"{path}: can't be read and is ignored: {error}")
+        return {}
+
+
+def _usable(
+    origin: str, layer: dict[str, Any], env: Mapping[str, str], warnings: list[str]
+) -> dict[str, Any]:
+    """The layer's keys that are valid on their own; each other one becomes a warning with its place."""
+    usable: dict[str, Any] = {}
+    unset: list[str] = []
+    for key, value in _replace_env(layer, env, unset).items():
+        try:
+            Settings.model_validate({key: value})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            warnings.append(f"{origin}: {place} is ignored: {first['msg']}")
+        else:
+            usable[key] = value
+    warnings += [f"{origin}: environment variable {name!r} is not set" for name in dict.fromkeys(unset)]
+    return usable
+
+
+def _replace_env(table: dict[str, Any], env: Mapping[str, str], unset: list[str]) -> dict[str, Any]:
+    """Replace `{env:NAME}` in every string; a key whose variable is not set is left out."""
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            out[key] = _replace_env(cast("dict[str, Any]", value), env, unset)
+        elif isinstance(value, str) and (missing := [n for n in _ENV.findall(value) if n not in env]):
+            unset += missing
+        elif isinstance(value, str):
+            out[key] = _ENV.sub(lambda found: env[found.group(1)], value)
+        else:
+            out[key] = value
+    return out
+
+
+def _snake(layer: dict[str, Any], under: str = "") -> dict[str, Any]:
+    """camelCase keys in snake_case, so that layers merge; keys that are names or patterns stay."""
+    out: dict[str, Any] = {}
+    for key, value in layer.items():
+        name = key if under in _TABLES_OF_NAMES else to_snake(key)
+        nested = isinstance(value, dict) and name != "permission"
+        out[name] = _snake(cast("dict[str, Any]", value), name) if nested else value
+    return out
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _merge(cast("dict[str, Any]", below), cast("dict[str, Any]", value))
+        else:
+            merged[key] = value
+    return merged

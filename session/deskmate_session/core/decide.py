@@ -1,0 +1,113 @@
+"""From a command to facts, or a rejection. Pure: the kernel appends what this returns."""
+
+from deskmate_session.core.conversation import MessageState, TextState
+from deskmate_session.core.state import SessionState
+from deskmate_session.errors import Rejected
+from deskmate_session.model import commands as c
+from deskmate_session.model import events as e
+from deskmate_session.model.messages import FileInput, FilePart, Part, PartInput, TextInput, TextPart
+from deskmate_session.model.ports import Ids
+
+MAX_TITLE = 60
+DEFAULT_TITLE = "New session"
+
+
+def create(command: c.CreateSession, folder: str, agent: str, model: str) -> e.SessionCreated:
+    """A new session; `agent` and `model` are the defaults."""
+    return e.SessionCreated(
+        folder=folder,
+        title=command.title or DEFAULT_TITLE,
+        agent=command.agent or agent,
+        model=command.model or model,
+        variant=command.variant,
+        mode=command.mode or "ask",
+        parent_id=command.parent_id,
+    )
+
+
+def update(command: c.UpdateSession) -> e.SessionUpdated | None:
+    """The fields that were given, or None when there are none."""
+    fact = e.SessionUpdated.model_validate(command.model_dump(exclude={"session_id"}))
+    return fact if any(value is not None for value in fact.model_dump().values()) else None
+
+
+def receive(state: SessionState, command: c.Prompt, message_id: str, ids: Ids) -> list[e.EventPayload]:
+    """The facts of a new prompt: it is received, and gives the session its title if that has none.
+
+    Raises `Rejected` (`conflict`) if the id belongs to another prompt.
+    """
+    if command.delivery == "steer" and state.turn is not None:
+        raise Rejected(
+            "notSupported",
+            "steering a running turn is not built yet",
+            "send the prompt with delivery 'queue' or 'interrupt'",
+        )
+    facts: list[e.EventPayload] = [
+        e.MessageReceived(
+            message_id=message_id,
+            delivery=command.delivery,
+            parts=tuple(_part(part, ids) for part in command.parts),
+            agent=command.agent or state.info.agent,
+            model=command.model or state.info.model,
+            variant=command.variant or state.info.variant,
+        )
+    ]
+    if state.info.title == DEFAULT_TITLE and (title := title_of(command.parts)):
+        facts.append(e.SessionUpdated(title=title))
+    return facts
+
+
+def repeated(state: SessionState, command: c.Prompt) -> MessageState | None:
+    """The prompt that was received under this id before, or None.
+
+    Raises `Rejected` (`conflict`) if it held other parts.
+    """
+    if command.message_id is None:
+        return None
+    known = state.conversation.messages.get(command.message_id)
+    if known is None:
+        return None
+    if known.role == "user" and [_content(part) for part in known.parts] == [
+        _input_content(part) for part in command.parts
+    ]:
+        return known
+    raise Rejected(
+        "conflict",
+        f"message {command.message_id!r} was received before with other parts",
+        "use a new messageId for a new prompt",
+    )
+
+
+def title_of(parts: tuple[PartInput, ...]) -> str | None:
+    """A session's title from its first prompt: the first line, at most 60 characters."""
+    text = next((part.text for part in parts if isinstance(part, TextInput)), "")
+    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    if not line:
+        return None
+    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1].rstrip() + "…"
+
+
+def _part(part: PartInput, ids: Ids) -> Part:
+    match part:
+        case TextInput():
+            return TextPart(id=ids.new("prt"), text=part.text, label=part.label)
+        case FileInput():
+            return FilePart(id=ids.new("prt"), uri=part.uri, range=part.range, mime=part.mime)
+
+
+def _content(part: object) -> object:
+    match part:
+        case TextState():
+            return ("text", part.text, part.label)
+        case FilePart():
+            return ("file", part.uri, part.range, part.mime)
+        case _:
+            return None
+
+
+def _input_content(part: PartInput) -> object:
+    match part:
+        case TextInput():
+            return ("text", part.text, part.label)
+        case FileInput():
+            return ("file", part.uri, part.range, part.mime)

@@ -1,0 +1,1 @@
+"""What people see: wire shapes made from folded state. They decide nothing."""

@@ -1,0 +1,349 @@
+"""The kernel's front door: one workspace folder, its log, its sessions.
+
+It composes the adapters and routes commands and queries; what they mean stands below it.
+"""
+
+import asyncio
+import hashlib
+import json
+import platform
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deskmate_session.config import agents, layers
+from deskmate_session.core import decide
+from deskmate_session.core.context.system import Environment
+from deskmate_session.core.processor import AnswerProcessor
+from deskmate_session.core.state import SessionState
+from deskmate_session.core.permissions import rules_from
+from deskmate_session.errors import Rejected
+from deskmate_session.ids import RandomIds
+from deskmate_session.log.owners import Owners
+from deskmate_session.log.store import EventLog
+from deskmate_session.model import commands as c
+from deskmate_session.model import events as e
+from deskmate_session.model import queries as q
+from deskmate_session.model.base import Wire
+from deskmate_session.model.messages import Accepted, Session, TextInput, TurnResult
+from deskmate_session.model.permissions import Rule
+from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
+from deskmate_session.model.settings import Settings
+from deskmate_session.providers.registry import Providers
+from deskmate_session.runtime import recovery, watch
+from deskmate_session.runtime.asks import Asks
+from deskmate_session.runtime.bus import Bus, Sink
+from deskmate_session.runtime.call_context import Place
+from deskmate_session.runtime.calls import Calls
+from deskmate_session.runtime.changes import Changes
+from deskmate_session.runtime.coordinator import Coordinator
+from deskmate_session.runtime.infer import Inference
+from deskmate_session.runtime.loop import Loop
+from deskmate_session.runtime.reads import Reads
+from deskmate_session.runtime.sessions import Sessions
+from deskmate_session.runtime.supervisor import Supervisor
+from deskmate_session.tools import registry as tools
+from deskmate_session.workspace import paths
+from deskmate_session.workspace.locks import PathLocks
+from deskmate_session.workspace.objects import ObjectStore
+
+__all__ = ["Kernel", "KernelOptions", "Sink", "Supervisor", "Turn"]
+
+
+class SystemClock:
+    """The real `Clock` port."""
+
+    def now(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOptions:
+    """What a kernel is opened with."""
+
+    folder: str
+    """Path of the workspace folder."""
+    host: Host
+    settings: Settings
+    environment: Mapping[str, str]
+    state_home: Path
+    """Where state folders live, one a workspace."""
+    roots: tuple[str, ...] = ()
+    """Further folders that count as inside."""
+    rules: tuple[Rule, ...] = ()
+    """Rules of this run only, such as `deskmate run --allow`; they stand beside the configured ones."""
+    ids: Ids = field(default_factory=RandomIds)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A prompt that was accepted; `result` ends with its turn."""
+
+    accepted: Accepted
+    result: "asyncio.Future[TurnResult]"
+    detach: Callable[[], None]
+    """Stops showing the turn to the sink that was given."""
+
+
+class Kernel:
+    """One workspace folder at work. Made by `open`, ended by `close`."""
+
+    def __init__(self, options: KernelOptions, log: EventLog, owners: Owners, state_dir: Path) -> None:
+        self._options = options
+        self._log = log
+        self._owners = owners
+        self.folder = str(Path(options.folder).resolve())
+        self.folder_uri = paths.path_to_uri(self.folder)
+        self.state_dir = state_dir
+        settings = options.settings
+        self._bus = Bus()
+        self._supervisor = Supervisor()
+        self._sessions = Sessions(log, self._bus)
+        self._asks = Asks(log, options.ids, options.clock, settings.ask_timeout_ms)
+        self._objects = ObjectStore(state_dir / "objects")
+        self._providers = Providers(settings, options.environment)
+        self._live: dict[str, AnswerProcessor] = {}
+        changes = Changes(
+            log, self._sessions, self._objects, PathLocks(options.state_home / "locks"), options.host
+        )
+        self._reads = Reads(log, self._sessions, self._objects, changes, self._live, self.folder)
+        specs = tools.specs()
+        self._tools = specs
+        version = hashlib.sha256(repr(specs).encode()).hexdigest()[:12]
+        inference = Inference(
+            log=log,
+            bus=self._bus,
+            ids=options.ids,
+            clock=options.clock,
+            supervisor=self._supervisor,
+            environment=Environment(self.folder, platform.system(), (Path(self.folder) / ".git").exists()),
+            tools=specs,
+            tools_version=version,
+            live=self._live,
+        )
+        calls = Calls(
+            log=log,
+            bus=self._bus,
+            asks=self._asks,
+            changes=changes,
+            host=options.host,
+            tools=tools.tools(),
+            rules=(*rules_from(settings.permission), *options.rules),
+            place=self._place(settings),
+            supervisor=self._supervisor,
+        )
+        loop = Loop(log, calls, inference, agents.agents(), self._providers.resolve, owners.owner)
+        self._coordinator = Coordinator(log, self._sessions, loop, self._supervisor, options.ids)
+
+    @classmethod
+    async def open(cls, options: KernelOptions) -> "Kernel":
+        """Open the folder's log, settle what dead processes left, and be ready.
+
+        Raises `LogError` where the database can't be used.
+        """
+        folder = Path(options.folder).resolve()
+        state_dir = options.state_home / state_dir_name(folder)
+        debug_tags = options.settings.log.debug_tags
+        log = await EventLog.open(state_dir, options.clock, options.ids, debug_tags=debug_tags)
+        owners = await asyncio.to_thread(Owners, state_dir, options.ids.new("own"))
+        for session_id, owner in await log.open_turns():
+            if not await asyncio.to_thread(owners.alive, owner):
+                await recovery.settle(log, session_id)
+        return cls(options, log, owners, state_dir)
+
+    async def close(self) -> None:
+        """Settle running turns as interrupted, end every task and child, close the log."""
+        await self._coordinator.close()
+        await self._supervisor.close()
+        await self._providers.close()
+        await self._log.close()
+        self._owners.release()
+
+    # ── Commands ─────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, command: Wire) -> Wire:
+        """Do what a command says. Raises `Rejected` with what to do next."""
+        match command:
+            case c.CreateSession():
+                return await self._create(command)
+            case c.UpdateSession():
+                return await self._update(command)
+            case c.DeleteSession():
+                await self._delete(command)
+                return c.Nothing()
+            case c.Interrupt():
+                await self._sessions.get(command.session_id)
+                return await self._coordinator.interrupt(command.session_id)
+            case c.Unqueue():
+                return c.Unqueued(removed=await self.unqueue(command.session_id, command.message_id))
+            case c.ReplyAsk():
+                return c.Replied(accepted=await self._asks.reply(command))
+            case _:
+                raise TypeError(f"{type(command).__name__} is no command")
+
+    async def prompt(self, command: c.Prompt, sink: Sink | None = None) -> Turn:
+        """Accept a prompt: durable in the log when this returns. `sink` is shown its turn.
+
+        Raises `Rejected`: `sessionNotFound`, `noModel`, `conflict` (the id belongs to another prompt).
+        """
+        state = await self._sessions.get(command.session_id)
+        if decide.repeated(state, command) is not None:
+            return self._again(state, command, sink)
+        self._check(command.agent, command.model or state.info.model)
+        if command.delivery == "interrupt":
+            await self._coordinator.interrupt(command.session_id)
+        message_id = command.message_id or self._options.ids.new("msg")
+        facts = decide.receive(state, command, message_id, self._options.ids)
+        detach = self._show(state, message_id, sink)
+        try:
+            events = await self._log.append(
+                command.session_id, [e.Draft(fact) for fact in facts], durable=True
+            )
+        except BaseException:
+            detach()
+            raise
+        result = self._sessions.result(command.session_id, message_id)
+        self._coordinator.wake(state)
+        accepted = Accepted(session_id=command.session_id, message_id=message_id, seq=events[0].seq)
+        return Turn(accepted, result, detach)
+
+    async def unqueue(self, session_id: str, message_id: str) -> bool:
+        """Take back a waiting prompt; False when it is not waiting any more."""
+        state = await self._sessions.get(session_id)
+        if message_id not in state.queue:
+            return False
+        await self._log.append(session_id, [e.Draft(e.MessageUnqueued(message_id=message_id))], durable=True)
+        self._sessions.drop_waiters(session_id, message_id)
+        return True
+
+    def turn_of(self, session_id: str) -> str | None:
+        """The prompt whose turn is running."""
+        state = self._sessions.live(session_id)
+        return state.turn.message_id if state and state.turn else None
+
+    # ── Queries ──────────────────────────────────────────────────────────────────────────────
+
+    async def query(self, query: Wire) -> Wire:
+        """Tell what a query asks for. Raises `Rejected`."""
+        match query:
+            case q.ListAsks():
+                return q.AskList(asks=self._asks.open_asks(query.session_id))
+            case q.GetCatalog():
+                return self._catalog()
+            case _:
+                return await self._reads.query(query)
+
+    async def subscribe(self, command: q.Subscribe, sink: Sink) -> tuple[int, Callable[[], None]]:
+        """Show a session, or all of the folder, to a sink: replay after `fromSeq`, then live."""
+        return await watch.subscribe(self._log, self._sessions, self._bus, self._live, command, sink)
+
+    def live_part(self, session_id: str, part_id: str) -> Wire | None:
+        """A part that streams now, whole; for a client that fell behind."""
+        processor = self._live.get(session_id)
+        return None if processor is None else processor.live_part(part_id)
+
+    async def has_session(self, session_id: str) -> bool:
+        """The session is in this folder."""
+        try:
+            await self._sessions.get(session_id)
+        except Rejected:
+            return False
+        return True
+
+    # ── Below the door ───────────────────────────────────────────────────────────────────────
+
+    async def _create(self, command: c.CreateSession) -> Session:
+        if command.id is not None and (known := await self._known(command.id)) is not None:
+            return known
+        resolved = self._check(command.agent, command.model)
+        fact = decide.create(command, self.folder_uri, self._options.settings.agent, resolved)
+        session_id = command.id or self._options.ids.new("ses")
+        await self._log.append(session_id, [e.Draft(fact)], durable=True)
+        return (await self._sessions.get(session_id)).info
+
+    async def _known(self, session_id: str) -> Session | None:
+        try:
+            return (await self._sessions.get(session_id)).info
+        except Rejected:
+            return None
+
+    async def _update(self, command: c.UpdateSession) -> Session:
+        state = await self._sessions.get(command.session_id)
+        if command.agent is not None or command.model is not None:
+            self._check(command.agent, command.model or state.info.model)
+        if (fact := decide.update(command)) is not None:
+            await self._log.append(command.session_id, [e.Draft(fact)])
+        return state.info
+
+    async def _delete(self, command: c.DeleteSession) -> None:
+        await self._sessions.get(command.session_id)
+        await self._coordinator.interrupt(command.session_id)
+        await self._log.append(command.session_id, [e.Draft(e.SessionDeleted())], durable=True)
+
+    def _check(self, agent: str | None, model: str | None) -> str:
+        """The model's id, after both names were found; its provider starts to load meanwhile."""
+        if agent is not None and agent not in agents.agents():
+            known = ", ".join(agents.agents())
+            raise Rejected("notSupported", f"there is no agent {agent!r}", f"the agents are: {known}")
+        resolved = self._providers.resolve(model)
+        self._supervisor.spawn(resolved.provider.load(), name=f"load {resolved.provider.name}")
+        return resolved.id
+
+    def _again(self, state: SessionState, command: c.Prompt, sink: Sink | None) -> Turn:
+        """The same prompt once more: it runs once, and every request gets the one result."""
+        message_id = command.message_id or ""
+        message = state.conversation.messages[message_id]
+        detach = self._show(state, message_id, sink)
+        result = self._sessions.result(state.info.id, message_id)
+        self._coordinator.wake(state)
+        accepted = Accepted(session_id=state.info.id, message_id=message_id, seq=message.seq)
+        return Turn(accepted, result, detach)
+
+    def _show(self, state: SessionState, message_id: str, sink: Sink | None) -> Callable[[], None]:
+        if sink is None:
+            return lambda: None
+        return self._bus.attach(state.info.id, watch.PromptSink(sink, state, message_id))
+
+    def _catalog(self) -> q.Catalog:
+        return q.Catalog(
+            agents=tuple(
+                q.CatalogAgent(name=agent.name, description=agent.description)
+                for agent in agents.agents().values()
+            ),
+            models=tuple(
+                q.CatalogModel(id=info.id, context_window=info.context_window)
+                for info in self._providers.models()
+            ),
+            tools=tuple(
+                q.CatalogTool(name=spec.name, description=spec.description.partition("\n")[0])
+                for spec in self._tools
+            ),
+        )
+
+    def _place(self, settings: Settings) -> Place:
+        roots = (self.folder, *(str(Path(root).resolve()) for root in self._options.roots))
+        limits = ToolLimits(
+            file_timeout_ms=settings.tools.file_timeout_ms,
+            command_timeout_ms=settings.tools.command_timeout_ms,
+            output_max_lines=settings.tools.output_max_lines,
+            output_max_bytes=settings.tools.output_max_bytes,
+        )
+        return Place(
+            self.folder, tuple(dict.fromkeys(roots)), str(self.state_dir), limits, self._options.environment
+        )
+
+
+def state_dir_name(folder: Path) -> str:
+    """`<slug>-<hash>` of a folder's real path."""
+    slug = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")[:40] or "root"
+    return f"{slug}-{hashlib.sha256(str(folder).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+
+def load_settings(editor: Mapping[str, Any], environment: Mapping[str, str]) -> layers.Loaded:
+    """The settings of the person's file and an editor's options, with warnings for what can't be used."""
+    return layers.load(editor, environment)

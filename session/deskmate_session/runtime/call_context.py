@@ -1,0 +1,101 @@
+"""What a running call gets from the host."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from deskmate_session.core.state import SessionState
+from deskmate_session.model import events as e
+from deskmate_session.model.edits import FileText, Written
+from deskmate_session.model.ports import Host, ToolLimits
+from deskmate_session.runtime.changes import Author, Changes
+from deskmate_session.workspace import files
+
+_SECRET_SUFFIXES = ("_API_KEY", "_AUTH_TOKEN")
+_KEPT_OUTPUT = 20_000
+"""Code points of a cut call's output that are kept at each end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session works."""
+
+    folder: str
+    roots: tuple[str, ...]
+    state_dir: str
+    limits: ToolLimits
+    environment: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class CallContext:
+    """The `ToolContext` of one call; it also gathers what the call changed and printed."""
+
+    state: SessionState
+    author: Author
+    place: Place
+    host: Host
+    changes: Changes
+    show: Callable[[int, str], None]
+    """Shows output at an offset."""
+    updates: list[e.WorkContextUpdated] = field(default_factory=list[e.WorkContextUpdated])
+    printed: list[str] = field(default_factory=list[str])
+    length: int = 0
+
+    @property
+    def session_id(self) -> str:
+        return self.author.session_id
+
+    @property
+    def call_id(self) -> str:
+        return self.author.call_id
+
+    @property
+    def folder(self) -> str:
+        return self.place.folder
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self.place.roots
+
+    @property
+    def state_dir(self) -> str:
+        return self.place.state_dir
+
+    @property
+    def limits(self) -> ToolLimits:
+        return self.place.limits
+
+    def environment(self) -> dict[str, str]:
+        """The server's environment without what looks like a provider's key."""
+        kept = {key: value for key, value in self.place.environment.items() if not _is_secret(key)}
+        return {**kept, "DESKMATE_CALL": self.call_id}
+
+    def seen(self, uri: str) -> str | None:
+        entry = self.state.work_context.files.get(uri)
+        return None if entry is None else entry.hash
+
+    def progress(self, text: str) -> None:
+        self.show(self.length, text)
+        self.length += len(text)
+        self.printed.append(text)
+        if len(self.printed) > 1_000:
+            self.printed = [self.output()]
+
+    def output(self) -> str:
+        """What was printed so far, bounded at both ends."""
+        text = "".join(self.printed)
+        if len(text) <= 2 * _KEPT_OUTPUT:
+            return text
+        return f"{text[:_KEPT_OUTPUT]}\n[…]\n{text[-_KEPT_OUTPUT:]}"
+
+    async def read(self, path: str) -> FileText:
+        return await files.read_text_async(path, self.host)
+
+    async def write(self, path: str, text: str, basis: FileText | None) -> Written:
+        written, update = await self.changes.write(self.author, path, text, basis)
+        self.updates.append(update)
+        return written
+
+
+def _is_secret(name: str) -> bool:
+    return name.endswith(_SECRET_SUFFIXES) or name.startswith("ANTHROPIC_")

@@ -1,0 +1,281 @@
+"""One call: arguments, permission, run, result. Whatever happens, it ends with exactly one fact."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from deskmate_session.core import permissions
+from deskmate_session.core.conversation import CallState
+from deskmate_session.core.state import SessionState
+from deskmate_session.errors import FailureKind, ToolFailure
+from deskmate_session.log.store import EventLog
+from deskmate_session.model import events as e
+from deskmate_session.model.base import Wire
+from deskmate_session.model.permissions import PermissionRequest, Rule
+from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResult
+from deskmate_session.model.updates import Delta
+from deskmate_session.runtime.asks import Asks
+from deskmate_session.runtime.bus import Bus
+from deskmate_session.runtime.call_context import CallContext, Place
+from deskmate_session.runtime.changes import Author, Changes
+from deskmate_session.runtime.control import TurnControl
+from deskmate_session.runtime.supervisor import Supervisor
+
+KILL_AFTER = 0.25
+"""Seconds from an interrupt until unsettled calls are recorded as interrupted."""
+MAX_LOGGED_ARGS = 2_000
+"""Bytes of canonical JSON; larger arguments stand once, in `model.responded`."""
+
+
+class _Denied(Exception):
+    """A call may not run."""
+
+    def __init__(self, by: str, message: str) -> None:
+        super().__init__(message)
+        self.rejected_by = "rule" if by == "rule" else "person"
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Runs calls."""
+
+    log: EventLog
+    bus: Bus
+    asks: Asks
+    changes: Changes
+    host: Host
+    tools: Mapping[str, Tool]
+    rules: tuple[Rule, ...]
+    place: Place
+    supervisor: Supervisor
+
+    def effect(self, name: str) -> Effect:
+        """A tool's effect by its name; an unknown tool has none, since it never runs."""
+        tool = self.tools.get(name)
+        return "none" if tool is None else tool.effect
+
+    async def run(self, state: SessionState, call_ids: tuple[str, ...], control: TurnControl) -> None:
+        """Run calls side by side until all are settled."""
+        calls = [state.conversation.calls[call_id] for call_id in call_ids]
+        if len(calls) == 1:
+            await self._one(state, calls[0], control)
+            return
+        async with asyncio.TaskGroup() as group:
+            for call in calls:
+                group.create_task(self._one(state, call, control))
+
+    async def drop(
+        self, state: SessionState, call_ids: tuple[str, ...], reason: str, kind: FailureKind
+    ) -> None:
+        """Settle calls that never ran."""
+        drafts = [
+            e.Draft(
+                e.CallFailed(
+                    call_id=call_id,
+                    tool=state.conversation.calls[call_id].tool,
+                    kind=kind,
+                    error=reason,
+                    interrupted=True if kind == "interrupted" else None,
+                )
+            )
+            for call_id in call_ids
+        ]
+        await self.log.append(state.info.id, drafts)
+
+    async def _one(self, state: SessionState, call: CallState, control: TurnControl) -> None:
+        context = self._context(state, call)
+        work = self.supervisor.spawn(self._prepare(state, call, context), name=f"prepare {call.call_id}")
+        if not await control.finished(work):
+            work.cancel()
+            await asyncio.wait({work}, timeout=KILL_AFTER)
+            await self._fail(state, call, "interrupted", "interrupted before it ran", interrupted=True)
+            return
+        try:
+            tool, args, prepared = work.result()
+        except _Denied as denied:
+            await self._fail(state, call, "denied", denied.message, rejected_by=denied.rejected_by)
+            return
+        except ToolFailure as failure:
+            await self._fail(state, call, failure.kind, failure.message)
+            return
+        except Exception as error:
+            await self._fail(state, call, "failed", f"the tool could not start: {error}")
+            raise
+        fact = e.CallStarted(call_id=call.call_id, tool=call.tool, args=_logged_args(args))
+        await self.log.append(state.info.id, [e.Draft(fact)], durable=tool.effect != "none")
+        await self._run(state, call, tool, prepared, context, control)
+
+    async def _run(
+        self,
+        state: SessionState,
+        call: CallState,
+        tool: Tool,
+        prepared: Prepared,
+        context: CallContext,
+        control: TurnControl,
+    ) -> None:
+        work = self.supervisor.spawn(prepared.run(), name=f"run {call.call_id}")
+        in_time = await control.finished(work)
+        if not in_time:
+            work.cancel()
+            done, _ = await asyncio.wait({work}, timeout=KILL_AFTER)
+            if not done:
+                control.leave(call.call_id, work)
+            if not done or work.cancelled() or work.exception() is not None:
+                unknown = tool.effect == "effect" and not context.updates
+                await self._fail(
+                    state,
+                    call,
+                    "interrupted",
+                    "interrupted"
+                    + (": it may have had effects; look before you repeat it" if unknown else ""),
+                    output=context.output() or None,
+                    interrupted=True,
+                    outcome_unknown=unknown or None,
+                    updates=context.updates,
+                )
+                return
+        try:
+            result = work.result()
+        except ToolFailure as failure:
+            await self._fail(
+                state,
+                call,
+                failure.kind,
+                failure.message,
+                output=context.output() or None,
+                timed_out=True if failure.kind == "timeout" else None,
+                outcome_unknown=failure.outcome_unknown or None,
+                updates=context.updates,
+            )
+        except Exception as error:
+            await self._fail(state, call, "failed", f"the tool failed: {error}", updates=context.updates)
+            raise
+        else:
+            await self._complete(state, call, result, context)
+
+    async def _prepare(
+        self, state: SessionState, call: CallState, context: CallContext
+    ) -> tuple[Tool, dict[str, Any], Prepared]:
+        """Arguments, then a look at the world, then every permission that the call needs."""
+        tool = self._tool(call)
+        given: Any = call.args
+        while True:
+            args = _arguments(tool, given)
+            prepared = await tool.prepare(args, context)
+            changed = await self._permit(state, call, prepared.requests)
+            if changed is None:
+                return tool, args.model_dump(mode="json", by_alias=True, exclude_none=True), prepared
+            given = changed  # the person changed the arguments: they are judged again
+
+    def _tool(self, call: CallState) -> Tool:
+        tool = self.tools.get(call.tool) or self.tools.get(call.tool.lower())
+        if tool is None:
+            valid = ", ".join(sorted(self.tools))
+            raise ToolFailure("unknownTool", f"there is no tool {call.tool!r}; the tools are: {valid}")
+        return tool
+
+    async def _permit(
+        self, state: SessionState, call: CallState, requests: tuple[PermissionRequest, ...]
+    ) -> dict[str, Any] | None:
+        """Pass every request, or raise `_Denied`. Returns other arguments where the person gave some."""
+        for request in requests:
+            verdict = permissions.judge(request, self.rules, state.grants, state.info.mode)
+            if verdict.action == "allow":
+                continue
+            if verdict.action == "deny":
+                rule = verdict.rule
+                told = f" ({rule.permission}: {rule.pattern!r})" if rule else ""
+                raise _Denied("rule", f"denied by a permission rule{told}: {request.title}")
+            answer = await self.asks.permission(state.info.id, call.call_id, request)
+            if answer.reply == "reject":
+                remark = f": {answer.message}" if answer.message else ""
+                who = "the person did not answer in time" if answer.by == "timeout" else "the person refused"
+                raise _Denied("person", f"{who}{remark}")
+            if answer.input is not None and answer.input != call.args:
+                return answer.input
+        return None
+
+    async def _complete(
+        self, state: SessionState, call: CallState, result: ToolResult, context: CallContext
+    ) -> None:
+        fact = e.CallCompleted(
+            call_id=call.call_id,
+            tool=call.tool,
+            success=result.success,
+            output=result.output,
+            title=result.title,
+            exit_code=result.exit_code,
+            truncated=result.truncated or None,
+            output_file=result.output_file,
+            reads=result.reads,
+            command=result.command,
+            metadata=dict(result.metadata) or None,
+        )
+        await self.log.append(
+            state.info.id, [e.Draft(fact), *(e.Draft(update) for update in context.updates)]
+        )
+
+    async def _fail(
+        self,
+        state: SessionState,
+        call: CallState,
+        kind: FailureKind,
+        error: str,
+        *,
+        updates: list[e.WorkContextUpdated] | None = None,
+        **fields: Any,
+    ) -> None:
+        fact = e.CallFailed(call_id=call.call_id, tool=call.tool, kind=kind, error=error, **fields)
+        await self.log.append(state.info.id, [e.Draft(fact), *(e.Draft(update) for update in updates or ())])
+
+    def _context(self, state: SessionState, call: CallState) -> CallContext:
+        session_id = state.info.id
+
+        def show(offset: int, text: str) -> None:
+            delta = Delta(session_id, call.message_id, call.id, "output", offset, text)
+            self.bus.publish(session_id, [delta])
+
+        return CallContext(
+            state=state,
+            author=Author(session_id, call.call_id, call.tool, self.place.folder),
+            place=self.place,
+            host=self.host,
+            changes=self.changes,
+            show=show,
+        )
+
+
+def _arguments(tool: Tool, given: Any) -> Wire:
+    if not isinstance(given, dict):
+        raise ToolFailure(
+            "badArguments",
+            f"the arguments of {tool.name!r} are no JSON object: {str(given)[:200]!r}; send the call again",
+        )
+    try:
+        return tool.args.model_validate(given)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False)
+        )
+        fields = ", ".join(
+            f"{field.alias or name}{'' if field.is_required() else '?'}"
+            for name, field in tool.args.model_fields.items()
+        )
+        raise ToolFailure("badArguments", f"{problems}. {tool.name!r} takes: {fields}") from None
+
+
+def _logged_args(args: dict[str, Any]) -> dict[str, Any]:
+    body = json.dumps(args, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "replace"
+    )
+    if len(body) <= MAX_LOGGED_ARGS:
+        return args
+    return cast("dict[str, Any]", {"sha256": hashlib.sha256(body).hexdigest()})
