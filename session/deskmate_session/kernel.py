@@ -5,7 +5,6 @@ It composes the adapters and routes commands and queries; what they mean stands 
 
 import asyncio
 import hashlib
-import json
 import platform
 import re
 import time
@@ -15,24 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from deskmate_session.config import agents, layers
+from deskmate_session.config.layers import state_home
 from deskmate_session.core import decide
 from deskmate_session.core.context.system import Environment
+from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
-from deskmate_session.core.permissions import rules_from
 from deskmate_session.errors import Rejected
 from deskmate_session.ids import RandomIds
-from deskmate_session.log.owners import Owners
+from deskmate_session.log import owners
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import queries as q
 from deskmate_session.model.base import Wire
-from deskmate_session.model.messages import Accepted, Session, TextInput, TurnResult
+from deskmate_session.model.messages import Accepted, Session, TurnResult
 from deskmate_session.model.permissions import Rule
 from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
 from deskmate_session.model.settings import Settings
-from deskmate_session.providers.registry import Providers
+from deskmate_session.providers.registry import Registry
 from deskmate_session.runtime import recovery, watch
 from deskmate_session.runtime.asks import Asks
 from deskmate_session.runtime.bus import Bus, Sink
@@ -44,13 +44,14 @@ from deskmate_session.runtime.infer import Inference
 from deskmate_session.runtime.loop import Loop
 from deskmate_session.runtime.reads import Reads
 from deskmate_session.runtime.sessions import Sessions
-from deskmate_session.runtime.supervisor import Supervisor
-from deskmate_session.tools import registry as tools
+from deskmate_session.supervisor import Supervisor
+from deskmate_session.tools.registry import Registry as Tools
+from deskmate_session.tools.registry import default_tools
 from deskmate_session.workspace import paths
-from deskmate_session.workspace.locks import PathLocks
-from deskmate_session.workspace.objects import ObjectStore
+from deskmate_session.workspace.locks import FileLocks
+from deskmate_session.workspace.objects import Objects
 
-__all__ = ["Kernel", "KernelOptions", "Sink", "Supervisor", "Turn"]
+__all__ = ["Kernel", "KernelOptions", "Sink", "Supervisor", "Turn", "state_home"]
 
 
 class SystemClock:
@@ -86,6 +87,8 @@ class Turn:
 
     accepted: Accepted
     result: "asyncio.Future[TurnResult]"
+    repeated: bool
+    """The prompt was accepted before; another request may wait for the same turn."""
     detach: Callable[[], None]
     """Stops showing the turn to the sink that was given."""
 
@@ -93,10 +96,10 @@ class Turn:
 class Kernel:
     """One workspace folder at work. Made by `open`, ended by `close`."""
 
-    def __init__(self, options: KernelOptions, log: EventLog, owners: Owners, state_dir: Path) -> None:
+    def __init__(self, options: KernelOptions, log: EventLog, owner: owners.Owner, state_dir: Path) -> None:
         self._options = options
         self._log = log
-        self._owners = owners
+        self._owner = owner
         self.folder = str(Path(options.folder).resolve())
         self.folder_uri = paths.path_to_uri(self.folder)
         self.state_dir = state_dir
@@ -105,15 +108,15 @@ class Kernel:
         self._supervisor = Supervisor()
         self._sessions = Sessions(log, self._bus)
         self._asks = Asks(log, options.ids, options.clock, settings.ask_timeout_ms)
-        self._objects = ObjectStore(state_dir / "objects")
-        self._providers = Providers(settings, options.environment)
+        self._objects = Objects(state_dir)
+        self._providers = Registry(settings, options.environment)
         self._live: dict[str, AnswerProcessor] = {}
         changes = Changes(
-            log, self._sessions, self._objects, PathLocks(options.state_home / "locks"), options.host
+            log, self._sessions, self._objects, FileLocks(str(options.state_home / "locks")), options.host
         )
         self._reads = Reads(log, self._sessions, self._objects, changes, self._live, self.folder)
-        specs = tools.specs()
-        self._tools = specs
+        tools = Tools(default_tools())
+        self._tools = specs = tools.specs()
         version = hashlib.sha256(repr(specs).encode()).hexdigest()[:12]
         inference = Inference(
             log=log,
@@ -132,12 +135,12 @@ class Kernel:
             asks=self._asks,
             changes=changes,
             host=options.host,
-            tools=tools.tools(),
+            tools=tools,
             rules=(*rules_from(settings.permission), *options.rules),
             place=self._place(settings),
             supervisor=self._supervisor,
         )
-        loop = Loop(log, calls, inference, agents.agents(), self._providers.resolve, owners.owner)
+        loop = Loop(log, calls, inference, agents.agents(), self._providers.resolve, owner.id)
         self._coordinator = Coordinator(log, self._sessions, loop, self._supervisor, options.ids)
 
     @classmethod
@@ -146,15 +149,16 @@ class Kernel:
 
         Raises `LogError` where the database can't be used.
         """
-        folder = Path(options.folder).resolve()
+        folder = await asyncio.to_thread(Path(options.folder).resolve)
         state_dir = options.state_home / state_dir_name(folder)
         debug_tags = options.settings.log.debug_tags
         log = await EventLog.open(state_dir, options.clock, options.ids, debug_tags=debug_tags)
-        owners = await asyncio.to_thread(Owners, state_dir, options.ids.new("own"))
-        for session_id, owner in await log.open_turns():
-            if not await asyncio.to_thread(owners.alive, owner):
-                await recovery.settle(log, session_id)
-        return cls(options, log, owners, state_dir)
+        owner = await asyncio.to_thread(owners.Owner.claim, state_dir, options.ids.new("own"))
+        for turn in await log.open_turns():
+            if not await asyncio.to_thread(owners.alive, state_dir, turn.owner):
+                await recovery.settle(log, turn.session)
+        await asyncio.to_thread(owners.sweep, state_dir)
+        return cls(options, log, owner, state_dir)
 
     async def close(self) -> None:
         """Settle running turns as interrupted, end every task and child, close the log."""
@@ -162,7 +166,7 @@ class Kernel:
         await self._supervisor.close()
         await self._providers.close()
         await self._log.close()
-        self._owners.release()
+        await asyncio.to_thread(self._owner.release)
 
     # ── Commands ─────────────────────────────────────────────────────────────────────────────
 
@@ -210,7 +214,7 @@ class Kernel:
         result = self._sessions.result(command.session_id, message_id)
         self._coordinator.wake(state)
         accepted = Accepted(session_id=command.session_id, message_id=message_id, seq=events[0].seq)
-        return Turn(accepted, result, detach)
+        return Turn(accepted, result, repeated=False, detach=detach)
 
     async def unqueue(self, session_id: str, message_id: str) -> bool:
         """Take back a waiting prompt; False when it is not waiting any more."""
@@ -292,7 +296,7 @@ class Kernel:
             raise Rejected("notSupported", f"there is no agent {agent!r}", f"the agents are: {known}")
         resolved = self._providers.resolve(model)
         self._supervisor.spawn(resolved.provider.load(), name=f"load {resolved.provider.name}")
-        return resolved.id
+        return f"{resolved.provider.name}/{resolved.model}"
 
     def _again(self, state: SessionState, command: c.Prompt, sink: Sink | None) -> Turn:
         """The same prompt once more: it runs once, and every request gets the one result."""
@@ -302,7 +306,7 @@ class Kernel:
         result = self._sessions.result(state.info.id, message_id)
         self._coordinator.wake(state)
         accepted = Accepted(session_id=state.info.id, message_id=message_id, seq=message.seq)
-        return Turn(accepted, result, detach)
+        return Turn(accepted, result, repeated=True, detach=detach)
 
     def _show(self, state: SessionState, message_id: str, sink: Sink | None) -> Callable[[], None]:
         if sink is None:
@@ -316,8 +320,8 @@ class Kernel:
                 for agent in agents.agents().values()
             ),
             models=tuple(
-                q.CatalogModel(id=info.id, context_window=info.context_window)
-                for info in self._providers.models()
+                q.CatalogModel(id=choice.id, context_window=choice.info.context_window)
+                for choice in self._providers.models()
             ),
             tools=tuple(
                 q.CatalogTool(name=spec.name, description=spec.description.partition("\n")[0])

@@ -45,7 +45,7 @@ class TextEdit:
     text: str
 
 
-def replace(text: str, old: str, new: str, all: bool = False) -> Replacement:  # noqa: A002 - the argument's public name
+def replace(text: str, old: str, new: str, all: bool = False) -> Replacement:
     """Replace `old` by `new`, literally. Raises `ToolFailure` and says why nothing was done."""
     if not old:
         raise ToolFailure(

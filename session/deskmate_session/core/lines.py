@@ -52,6 +52,12 @@ def newline_of(text: str) -> Newline:
     return "\r" if is_mac(text) else "\n"
 
 
+def one_kind_of_end(text: str) -> bool:
+    """All lines end alike, in `\\n` or in `\\r\\n`. Editors count lines differently where that is not so."""
+    pairs, feeds, returns = text.count("\r\n"), text.count("\n"), text.count("\r")
+    return returns == pairs and pairs in (0, feeds)
+
+
 def line_end(line: str) -> str:
     """The end of one line as `split_lines` gives it; empty for a last line without one."""
     if line.endswith("\r\n"):

@@ -254,4 +254,10 @@ def parse_arguments(text: str) -> Any:
             value = json.loads(value)
     except ValueError:
         return text
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else text
+    return _well_formed(cast("dict[str, Any]", value)) if isinstance(value, dict) else text
+
+
+def _well_formed(value: dict[str, Any]) -> dict[str, Any]:
+    """Escaped lone surrogates become U+FFFD: no file, database or wire takes them."""
+    encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return cast("dict[str, Any]", json.loads(encoded.decode("utf-16", "replace")))

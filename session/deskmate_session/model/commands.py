@@ -1,14 +1,12 @@
 """What clients ask the kernel to do; the params of the wire's methods."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Delivery, FileDiff, Mode, PartInput, Session
 from deskmate_session.model.permissions import Reply
-
-MAX_PROMPT_BYTES = 1_000_000
 
 ClientSessionId = Field(default=None, pattern=r"^ses_[A-Za-z0-9]{4,40}$")
 ClientMessageId = Field(default=None, pattern=r"^msg_[A-Za-z0-9]{4,40}$")
@@ -45,12 +43,27 @@ class DeleteSession(Wire):
     session_id: str
 
 
+def _without_blank_texts(parts: Any) -> Any:
+    """Blank text beside other parts says nothing and is left out; a prompt of blank text alone is refused."""
+    if not isinstance(parts, list | tuple) or len(cast("list[Any]", parts)) < 2:
+        return cast("Any", parts)
+    given = cast("list[Any]", parts)
+    return [part for part in given if not _is_blank_text(part)] or given[:1]
+
+
+def _is_blank_text(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    text = cast("dict[str, Any]", part)
+    return text.get("type") == "text" and isinstance(text.get("text"), str) and not text["text"].strip()
+
+
 class Prompt(Wire):
     """`deskmate/session/prompt`."""
 
     session_id: str
     message_id: str | None = ClientMessageId
-    parts: tuple[PartInput, ...] = Field(min_length=1)
+    parts: Annotated[tuple[PartInput, ...], BeforeValidator(_without_blank_texts)] = Field(min_length=1)
     agent: str | None = None
     model: str | None = None
     variant: str | None = None

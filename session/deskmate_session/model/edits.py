@@ -71,3 +71,12 @@ class OpenDocument:
     text: str
     version: int
     dirty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """`before[start:end]` becomes `text`; offsets in code points of the text before all changes."""
+
+    start: int
+    end: int
+    text: str

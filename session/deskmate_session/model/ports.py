@@ -3,12 +3,12 @@
 Each port has two implementations in the tree: the real one and a scripted one.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from deskmate_session.model.base import Wire
-from deskmate_session.model.edits import ApplyOutcome, FileText, OpenDocument, Written
+from deskmate_session.model.edits import ApplyOutcome, FileText, OpenDocument, TextChange, Written
 from deskmate_session.model.events import ReadFile
 from deskmate_session.model.messages import AnswerFinish, Usage
 from deskmate_session.model.permissions import PermissionRequest
@@ -165,7 +165,7 @@ class Provider(Protocol):
         """The body as it will be sent. A message that was encoded before costs nothing again."""
         ...
 
-    def stream(self, body: bytes) -> AsyncIterator[list[StreamEvent]]:
+    def stream(self, body: bytes) -> AsyncGenerator[list[StreamEvent]]:
         """Send a body; yield the events of each network chunk as it comes.
 
         Raises `ProviderError`. Closing the iterator closes the connection. A stream that ends without
@@ -308,11 +308,13 @@ class Host(Protocol):
         """The open document of a real path."""
         ...
 
-    def open_documents(self) -> tuple[OpenDocument, ...]:
-        """All open documents of file URIs."""
+    def can_apply(self) -> bool:
+        """The editor offers `workspace/applyEdit`."""
         ...
 
-    async def apply(self, path: str, before: str, after: str, label: str) -> ApplyOutcome:
+    async def apply(
+        self, path: str, before: str, changes: Sequence[TextChange], after: str, label: str
+    ) -> ApplyOutcome:
         """Change an open document from `before` to `after`, and save it if it was clean.
 
         Waits for the synced text to hold the change. Never raises for a refusal.

@@ -36,8 +36,8 @@ class ProviderSettings(_Settings):
     base_url: str | None = None
     """For anthropic the address before `/v1/messages`, with or without `/v1`; for openai the address
     before `/chat/completions`; for scripted the path of a script."""
-    api_key: str | None = None
-    headers: dict[str, str] = Field(default_factory=dict)
+    api_key: str | None = Field(default=None, repr=False)
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
     models: dict[str, ModelSettings] = Field(default_factory=dict)
 
 

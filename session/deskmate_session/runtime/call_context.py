@@ -89,7 +89,7 @@ class CallContext:
         return f"{text[:_KEPT_OUTPUT]}\n[…]\n{text[-_KEPT_OUTPUT:]}"
 
     async def read(self, path: str) -> FileText:
-        return await files.read_text_async(path, self.host)
+        return await files.read_text(path, self.host)
 
     async def write(self, path: str, text: str, basis: FileText | None) -> Written:
         written, update = await self.changes.write(self.author, path, text, basis)

@@ -3,11 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-
-from pydantic import ValidationError
 
 from deskmate_session.core import permissions
 from deskmate_session.core.conversation import CallState
@@ -15,7 +12,6 @@ from deskmate_session.core.state import SessionState
 from deskmate_session.errors import FailureKind, ToolFailure
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
-from deskmate_session.model.base import Wire
 from deskmate_session.model.permissions import PermissionRequest, Rule
 from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResult
 from deskmate_session.model.updates import Delta
@@ -24,7 +20,8 @@ from deskmate_session.runtime.bus import Bus
 from deskmate_session.runtime.call_context import CallContext, Place
 from deskmate_session.runtime.changes import Author, Changes
 from deskmate_session.runtime.control import TurnControl
-from deskmate_session.runtime.supervisor import Supervisor
+from deskmate_session.supervisor import Supervisor
+from deskmate_session.tools.registry import Registry, parse_args
 
 KILL_AFTER = 0.25
 """Seconds from an interrupt until unsettled calls are recorded as interrupted."""
@@ -50,15 +47,17 @@ class Calls:
     asks: Asks
     changes: Changes
     host: Host
-    tools: Mapping[str, Tool]
+    tools: Registry
     rules: tuple[Rule, ...]
     place: Place
     supervisor: Supervisor
 
     def effect(self, name: str) -> Effect:
         """A tool's effect by its name; an unknown tool has none, since it never runs."""
-        tool = self.tools.get(name)
-        return "none" if tool is None else tool.effect
+        try:
+            return self.tools.find(name).effect
+        except ToolFailure:
+            return "none"
 
     async def run(self, state: SessionState, call_ids: tuple[str, ...], control: TurnControl) -> None:
         """Run calls side by side until all are settled."""
@@ -164,22 +163,15 @@ class Calls:
         self, state: SessionState, call: CallState, context: CallContext
     ) -> tuple[Tool, dict[str, Any], Prepared]:
         """Arguments, then a look at the world, then every permission that the call needs."""
-        tool = self._tool(call)
+        tool = self.tools.find(call.tool)
         given: Any = call.args
         while True:
-            args = _arguments(tool, given)
+            args = parse_args(tool, given)
             prepared = await tool.prepare(args, context)
             changed = await self._permit(state, call, prepared.requests)
             if changed is None:
-                return tool, args.model_dump(mode="json", by_alias=True, exclude_none=True), prepared
+                return tool, args.model_dump(mode="json", by_alias=True, exclude_unset=True), prepared
             given = changed  # the person changed the arguments: they are judged again
-
-    def _tool(self, call: CallState) -> Tool:
-        tool = self.tools.get(call.tool) or self.tools.get(call.tool.lower())
-        if tool is None:
-            valid = ", ".join(sorted(self.tools))
-            raise ToolFailure("unknownTool", f"there is no tool {call.tool!r}; the tools are: {valid}")
-        return tool
 
     async def _permit(
         self, state: SessionState, call: CallState, requests: tuple[PermissionRequest, ...]
@@ -250,26 +242,6 @@ class Calls:
             changes=self.changes,
             show=show,
         )
-
-
-def _arguments(tool: Tool, given: Any) -> Wire:
-    if not isinstance(given, dict):
-        raise ToolFailure(
-            "badArguments",
-            f"the arguments of {tool.name!r} are no JSON object: {str(given)[:200]!r}; send the call again",
-        )
-    try:
-        return tool.args.model_validate(given)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False)
-        )
-        fields = ", ".join(
-            f"{field.alias or name}{'' if field.is_required() else '?'}"
-            for name, field in tool.args.model_fields.items()
-        )
-        raise ToolFailure("badArguments", f"{problems}. {tool.name!r} takes: {fields}") from None
 
 
 def _logged_args(args: dict[str, Any]) -> dict[str, Any]:

@@ -8,17 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deskmate_session.core import lines
+from deskmate_session.core.edits import text_edits
 from deskmate_session.core.views.changes import authored, file_diff
 from deskmate_session.errors import ToolFailure
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
-from deskmate_session.model.edits import ApplyOutcome, FileText, Via, Written
+from deskmate_session.model.edits import ApplyOutcome, FileText, TextChange, Via, Written
 from deskmate_session.model.messages import FileDiff
 from deskmate_session.model.ports import Host
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.workspace import encoding, files, paths
-from deskmate_session.workspace.locks import PathLocks
-from deskmate_session.workspace.objects import ObjectStore
+from deskmate_session.workspace.locks import FileLocks
+from deskmate_session.workspace.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Changes:
     """Makes changes and keeps their facts."""
 
     def __init__(
-        self, log: EventLog, sessions: Sessions, objects: ObjectStore, locks: PathLocks, host: Host
+        self, log: EventLog, sessions: Sessions, objects: Objects, locks: FileLocks, host: Host
     ) -> None:
         self._log = log
         self._sessions = sessions
@@ -56,9 +58,8 @@ class Changes:
             _check(path, current, basis)
             if current is not None and current.text == text:
                 raise ToolFailure("failed", f"nothing would change in {path!r}")
-            like = current or encoding.plain(text)
-            before = None if current is None else _encode(path, current.text, current)
-            after = _encode(path, text, like)
+            before = None if current is None else _encode(current.text, current)
+            after = _encode(text, current)
             via = await self._way(path, current)
             uri = current.uri if current else paths.path_to_uri(path)
             before_hash = None if before is None else await asyncio.to_thread(self._objects.put, before)
@@ -68,14 +69,14 @@ class Changes:
             )
             await self._append(author, started, durable=True)
             written = await self._perform(author, path, uri, current, text, after, via)
-            held = _encode(path, written.text or "", like)
+            held = _encode(written.text or "", current)
             held_hash = after_hash if held == after else await asyncio.to_thread(self._objects.put, held)
             await self._applied(author, path, uri, before_hash, held_hash, written)
         update = e.WorkContextUpdated(
             uri=uri,
             change="created" if current is None else "modified",
             before=None if current is None else current.hash,
-            after=files.text_hash(written.text or ""),
+            after=encoding.text_hash(written.text or ""),
             by=author.call_id,
         )
         return written, update
@@ -91,7 +92,7 @@ class Changes:
 
     async def _current(self, path: str) -> FileText | None:
         try:
-            return await asyncio.to_thread(files.read_text, path, self._host)
+            return await files.read_text(path, self._host)
         except ToolFailure as failure:
             if failure.kind == "notFound":
                 return None
@@ -101,7 +102,15 @@ class Changes:
         """Editors count lines differently in texts with mixed ends or a bare CR: those go to the disk."""
         if current is None or not current.is_open:
             return "disk"
-        one_kind = encoding.one_kind_of_line_end(current.text)
+        if not self._host.can_apply():
+            if current.dirty:
+                raise ToolFailure(
+                    "conflict",
+                    f"{path!r} has unsaved changes in an editor that takes no edits; "
+                    "ask the person to save it first",
+                )
+            return "disk"
+        one_kind = lines.one_kind_of_end(current.text)
         if one_kind and (current.dirty or await self._disk_equals(path, current)):
             return "applyEdit"
         if current.dirty:
@@ -115,7 +124,7 @@ class Changes:
     async def _disk_equals(self, path: str, current: FileText) -> bool:
         with suppress(OSError):
             on_disk = await asyncio.to_thread(Path(path).read_bytes)
-            return on_disk == _encode(path, current.text, current)
+            return on_disk == _encode(current.text, current)
         return False
 
     async def _perform(
@@ -130,21 +139,20 @@ class Changes:
     ) -> Written:
         if via != "disk" and current is not None:
             label = f"Deskmate: {author.tool} {Path(path).name}"
-            outcome = await self._host.apply(path, current.text, text, label)
+            edits = tuple(
+                TextChange(edit.start, edit.end, edit.text) for edit in text_edits(current.text, text)
+            )
+            outcome = await self._host.apply(path, current.text, edits, text, label)
             if not outcome.applied:
                 await self._refused(author, path, uri, via, outcome)
             note = None if outcome.saved else "the buffer is changed but not saved to disk"
             return Written(uri, current.hash, None, outcome.text, via, outcome.saved, note)
         try:
             await asyncio.to_thread(files.write_atomic, path, after)
-        except OSError as error:
-            reason = f"can't write {path!r}: {error.strerror or error}"
-            await self._append(
-                author, e.ChangeRefused(call_id=author.call_id, uri=uri, via=via, reason=reason)
-            )
-            raise ToolFailure(
-                "permission" if isinstance(error, PermissionError) else "failed", reason
-            ) from None
+        except ToolFailure as failure:
+            refused = e.ChangeRefused(call_id=author.call_id, uri=uri, via=via, reason=failure.message)
+            await self._append(author, refused)
+            raise
         return Written(uri, current.hash if current else None, None, text, via, saved=True)
 
     async def _refused(self, author: Author, path: str, uri: str, via: Via, outcome: ApplyOutcome) -> None:
@@ -217,12 +225,5 @@ def _check(path: str, current: FileText | None, basis: FileText | None) -> None:
         raise ToolFailure("conflict", f"{path!r} changed since it was read; read it again")
 
 
-def _encode(path: str, text: str, like: FileText) -> bytes:
-    try:
-        return encoding.encode(text, like)
-    except UnicodeEncodeError as error:
-        raise ToolFailure(
-            "failed",
-            f"{path!r} is stored as {like.encoding}, which has no {error.object[error.start]!r}; "
-            "use characters of that encoding",
-        ) from None
+def _encode(text: str, like: FileText | None) -> bytes:
+    return encoding.encode(text) if like is None else encoding.encode(text, like.encoding, like.bom)

@@ -12,7 +12,7 @@ from deskmate_session.model.ports import Ids
 from deskmate_session.runtime.control import TurnControl
 from deskmate_session.runtime.loop import Loop
 from deskmate_session.runtime.sessions import Sessions
-from deskmate_session.runtime.supervisor import Supervisor
+from deskmate_session.supervisor import Supervisor
 
 CLEAN_UP = 3.0
 """Seconds that an interrupt waits for all clean-up; then it names what is left."""

@@ -20,7 +20,7 @@ from deskmate_session.model.updates import Delta
 from deskmate_session.providers.registry import Resolved
 from deskmate_session.runtime.bus import Bus
 from deskmate_session.runtime.control import TurnControl
-from deskmate_session.runtime.supervisor import Supervisor
+from deskmate_session.supervisor import Supervisor
 
 STOP_WITHIN = 0.25
 """Seconds that a provider's stream gets to close after an interrupt."""
@@ -105,7 +105,7 @@ class Inference:
             parent_id=prompt_id,
             step=step,
             agent=agent.name,
-            model=resolved.id,
+            model=f"{resolved.provider.name}/{resolved.model}",
             policy="full",
             history_rounds=rounds,
             work_context_files=tuple(state.work_context.files),
@@ -118,7 +118,7 @@ class Inference:
     async def _stream(
         self, session_id: str, provider: Provider, body: bytes, processor: AnswerProcessor
     ) -> None:
-        async with aclosing(provider.stream(body)) as chunks:  # pyright: ignore[reportArgumentType]
+        async with aclosing(provider.stream(body)) as chunks:
             async for chunk in chunks:
                 await self._emit(session_id, processor.feed(chunk, self.clock.now()))
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.views.session import queue_view, status_view
 from deskmate_session.core.views.timeline import fold, message_view
-from deskmate_session.log.store import EventLog
+from deskmate_session.log.rows import logged
+from deskmate_session.log.store import ALL, EventLog
 from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import queries as q
@@ -14,7 +15,7 @@ from deskmate_session.model.messages import Message
 from deskmate_session.runtime.changes import Changes
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.runtime.watch import overlay
-from deskmate_session.workspace.objects import ObjectStore
+from deskmate_session.workspace.objects import Objects
 
 
 class Reads:
@@ -24,7 +25,7 @@ class Reads:
         self,
         log: EventLog,
         sessions: Sessions,
-        objects: ObjectStore,
+        objects: Objects,
         changes: Changes,
         live: Mapping[str, AnswerProcessor],
         folder: str,
@@ -40,10 +41,10 @@ class Reads:
         """Answer a query; `TypeError` for what is none."""
         match query:
             case q.ListSessions():
-                sessions, cursor = await self._log.list_sessions(
+                found = await self._log.list_sessions(
                     archived=query.archived, query=query.query, cursor=query.cursor, limit=query.limit
                 )
-                return c.SessionPage(sessions=tuple(sessions), next_cursor=cursor)
+                return c.SessionPage(sessions=tuple(found.sessions), next_cursor=found.next_cursor)
             case q.GetSession():
                 return await self._details(query)
             case q.ListMessages():
@@ -70,14 +71,14 @@ class Reads:
 
     async def _messages(self, query: q.ListMessages) -> q.MessagePage:
         await self._exists(query.session_id)
-        page, more = await self._log.message_page(
+        page = await self._log.message_page(
             query.session_id, before=query.before, after=query.after, limit=query.limit
         )
         return q.MessagePage(
             messages=tuple(
-                self._message(query.session_id, message_id, events) for message_id, events in page
+                self._message(query.session_id, message_id, events) for message_id, events in page.messages
             ),
-            has_more=more,
+            has_more=page.has_more,
         )
 
     def _message(self, session_id: str, message_id: str, events: Sequence[e.Event]) -> Message:
@@ -91,30 +92,26 @@ class Reads:
         if query.session_id is not None:
             await self._exists(query.session_id)
         events = await self._log.read(
-            session=query.session_id,
+            session=ALL if query.session_id is None else query.session_id,
             after=query.after_seq,
             limit=query.limit + 1,
             types=query.types,
         )
         page = events[: query.limit]
         return q.EventPage(
-            events=tuple(self._log.to_wire(event) for event in page),
+            events=tuple(logged(event) for event in page),
             next_seq=page[-1].seq if len(events) > query.limit else None,
         )
 
     async def _diff(self, query: q.Diff) -> c.DiffResult:
-        state = await self._sessions.get(query.session_id)
-        events = await self._log.read(
-            session=query.session_id,
-            after=query.from_seq or 0,
-            upto=query.to_seq,
-            types=[e.ChangeApplied.type],
+        await self._exists(query.session_id)
+        events = await self._log.change_events(
+            query.session_id,
+            from_seq=query.from_seq or 0,
+            to_seq=query.to_seq,
+            message=query.message_id,
         )
         facts = [event.payload for event in events if isinstance(event.payload, e.ChangeApplied)]
-        if query.message_id is not None:
-            ids = {query.message_id, *(m.id for m in state.conversation.answers(query.message_id))}
-            calls = state.conversation.calls
-            facts = [f for f in facts if f.call_id in calls and calls[f.call_id].message_id in ids]
         return c.DiffResult(files=await self._changes.diffs(facts, self._folder))
 
     async def _exists(self, session_id: str) -> None:

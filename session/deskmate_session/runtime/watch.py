@@ -7,7 +7,7 @@ from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.timeline import part_view
 from deskmate_session.core.views.updates import updates_for
 from deskmate_session.errors import Rejected
-from deskmate_session.log.store import EventLog
+from deskmate_session.log.store import ALL, EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model import updates as u
 from deskmate_session.model.messages import Message, Part, ReasoningPart, TextPart, ToolPart
@@ -75,7 +75,9 @@ async def subscribe(
         start = await _start(log, command)
         replay: list[Item] = []
         if start is not None:
-            read = await log.read(session=command.session_id, after=start, upto=head)
+            read = await log.read(
+                session=ALL if command.session_id is None else command.session_id, after=start, upto=head
+            )
             states = {
                 session_id: await sessions.get(session_id)
                 for session_id in dict.fromkeys(event.session for event in read)
@@ -98,12 +100,12 @@ async def subscribe(
 async def _start(log: EventLog, command: Subscribe) -> int | None:
     if command.from_event_id is None:
         return command.from_seq
-    event = await log.find(command.from_event_id)
-    if event is None:
+    seq = await log.seq_of(command.from_event_id)
+    if seq is None:
         raise Rejected(
             "notSupported", f"there is no event {command.from_event_id!r}", "subscribe with fromSeq"
         )
-    return event.seq
+    return seq
 
 
 async def _gone(sessions: Sessions, session_id: str) -> bool:

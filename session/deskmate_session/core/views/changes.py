@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from deskmate_session.core import edits
+from deskmate_session.core.diffs import diff
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import FileDiff
 
@@ -22,9 +22,9 @@ def file_diff(uri: str, name: str, before: bytes | None, after: bytes | None) ->
     old, new = _text(before), _text(after)
     if old is None or new is None:
         return FileDiff(uri=uri, status=status, additions=0, deletions=0, patch="", binary=True)
-    diff = edits.unified_diff(name, old, new)
+    found = diff(name, None if before is None else old, None if after is None else new)
     return FileDiff(
-        uri=uri, status=status, additions=diff.additions, deletions=diff.deletions, patch=diff.patch
+        uri=uri, status=status, additions=found.additions, deletions=found.deletions, patch=found.patch
     )
 
 

@@ -1,0 +1,185 @@
+"""One attached editor: its documents, its streams, and a kernel for each workspace folder.
+
+The kernel's packages load after `initialize` is answered, in a thread, so that an editor starts fast.
+"""
+
+import asyncio
+import importlib
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from deskmate_server.editor import uris
+from deskmate_server.editor.capabilities import Client
+from deskmate_server.editor.documents import DocumentEvent, DocumentStore
+from deskmate_server.editor.host import EditorHost
+from deskmate_server.editor.positions import Encoding
+from deskmate_server.handlers.asks import AskClient
+from deskmate_server.stream.progress import ProgressStream
+from deskmate_server.wire.errors import RequestFailed, invalid_params
+from deskmate_server.wire.server import WireServer
+from deskmate_session.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from deskmate_session.kernel import Kernel
+    from deskmate_session.model.settings import Settings
+
+
+class Attachment:
+    """One attached editor."""
+
+    def __init__(self, server: WireServer) -> None:
+        self.server = server
+        self.documents = DocumentStore()
+        self.host = EditorHost(server, self.documents)
+        self.client = Client()
+        self.asks = AskClient(server, self.host, self.spawn)
+        self._kernels: dict[str, asyncio.Task[Kernel]] = {}
+        self._settings: Settings | None = None
+        self._supervisor = Supervisor()
+        self.working: dict[str | int, str] = {}
+        """Sessions by the work-done token under which they work."""
+        self._ready: asyncio.Task[None] | None = None
+        self._streams: dict[str | int, Callable[[], None]] = {}
+        self.documents.connect(self.server)
+        self.documents.subscribe(self._document_changed)
+        self.server.on_initialize(self._initialize)
+        # A function of its own: pygls marks what it registers, and a bound method takes no marks.
+        self.server.feature(types.INITIALIZED)(lambda _params: self._begin_loading())
+
+    # ── Kernels ──────────────────────────────────────────────────────────────────────────────
+
+    async def kernel(self, folder: str | None, method: str) -> "Kernel":
+        """The kernel of a folder; without one, of the client's only folder."""
+        folders = self.client.folders
+        if folder is None:
+            if len(folders) != 1:
+                why = "has several folders" if folders else "has no folder open"
+                raise invalid_params(method, "folder", f"name a folder: the client {why}")
+            folder = folders[0]
+        path = uris.to_path(folder)
+        if path is None or not await asyncio.to_thread(path.is_dir):
+            raise invalid_params(method, "folder", f"{folder!r} is no folder of this machine")
+        real = await asyncio.to_thread(uris.real_path, path)
+        known = {uris.real_path(p) for uri in folders if (p := uris.to_path(uri)) is not None}
+        if known and real not in known:
+            raise invalid_params(method, "folder", f"{folder!r} is not open in the editor")
+        return await self._open(real)
+
+    async def kernel_of(self, session_id: str) -> "Kernel":
+        """The kernel that holds a session."""
+        for kernel in await self.kernels():
+            if await kernel.has_session(session_id):
+                return kernel
+        raise RequestFailed(
+            "sessionNotFound", f"there is no session {session_id!r}", "list sessions, or create a new one"
+        )
+
+    async def kernels(self) -> list["Kernel"]:
+        """The kernels of all the client's folders."""
+        paths = [path for uri in self.client.folders if (path := uris.to_path(uri)) is not None]
+        for path in paths:
+            if await asyncio.to_thread(path.is_dir):
+                await self._open(await asyncio.to_thread(uris.real_path, path))
+        return [await asyncio.shield(task) for task in self._kernels.values()]
+
+    async def _open(self, folder: Path) -> "Kernel":
+        await self._loaded()
+        key = str(folder)
+        task = self._kernels.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._kernels[key] = self._supervisor.spawn(self._make(key), name=f"open {key}")
+        return await asyncio.shield(task)
+
+    async def _make(self, folder: str) -> "Kernel":
+        kernels = importlib.import_module("deskmate_session.kernel")
+        state = self.client.options.get("stateDir")
+        options = kernels.KernelOptions(
+            folder=folder,
+            host=self.host,
+            settings=self._settings,
+            environment=dict(os.environ),
+            state_home=Path(state) if isinstance(state, str) and state else kernels.state_home(os.environ),
+            roots=tuple(str(path) for uri in self.client.folders if (path := uris.to_path(uri))),
+        )
+        kernel: Kernel = await kernels.Kernel.open(options)
+        await self.asks.watch(kernel)
+        return kernel
+
+    # ── Streams ──────────────────────────────────────────────────────────────────────────────
+
+    def stream(self, kernel: "Kernel", token: str | int) -> ProgressStream:
+        """A stream under a token, whose pump runs until `end_stream`."""
+        chunk_size = self._settings.streaming.chunk_size if self._settings else 32
+        stream = ProgressStream(self.server, token, chunk_size, kernel.live_part)
+        pump = self._supervisor.spawn(stream.run(), name=f"progress {token}")
+        self.end_stream(token)
+
+        def stop() -> None:
+            pump.cancel()
+
+        self._streams[token] = stop
+        return stream
+
+    def end_stream(self, token: str | int) -> None:
+        """Stop a token's pump, if there is one."""
+        if (stop := self._streams.pop(token, None)) is not None:
+            stop()
+
+    def on_end(self, token: str | int, then: Callable[[], None]) -> None:
+        """Do something more when a token's stream ends."""
+        stop = self._streams.get(token)
+
+        def both() -> None:
+            if stop is not None:
+                stop()
+            then()
+
+        self._streams[token] = both
+
+    # ── Life ─────────────────────────────────────────────────────────────────────────────────
+
+    def _initialize(self, params: types.InitializeParams) -> None:
+        self.client = self.host.client = Client.of(params)
+        self.documents.encoding = Encoding(self.server.position_encoding)
+        for folder in self.client.folders:
+            self.documents.add_root(folder)
+
+    def _begin_loading(self) -> "asyncio.Task[None]":
+        if self._ready is None:
+            self._ready = self._supervisor.spawn(self._load(), name="load the kernel")
+        return self._ready
+
+    async def _loaded(self) -> None:
+        await asyncio.shield(self._begin_loading())
+
+    async def _load(self) -> None:
+        kernels = await asyncio.to_thread(importlib.import_module, "deskmate_session.kernel")
+        config = self.client.options.get("config")
+        loaded = await asyncio.to_thread(
+            kernels.load_settings, config if isinstance(config, dict) else {}, os.environ
+        )
+        self._settings = loaded.settings
+        for warning in loaded.warnings:
+            self.server.window_show_message(
+                types.ShowMessageParams(types.MessageType.Warning, f"Deskmate: {warning}")
+            )
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Start work of the server's own."""
+        return self._supervisor.spawn(work, name=name)
+
+    def _document_changed(self, event: DocumentEvent) -> None:
+        if event.kind == "open":
+            self.spawn(self.host.settle_dirty(event.document), "compare with disk")
+
+    async def close(self) -> None:
+        """Stop in order: every kernel settles its turns."""
+        for task in self._kernels.values():
+            with suppress(Exception):
+                await (await task).close()
+        await self._supervisor.close()

@@ -1,0 +1,29 @@
+"""`session/subscribe` and `unsubscribe`."""
+
+
+from deskmate_server.handlers.attachment import Attachment
+from deskmate_session.model import queries as q
+from deskmate_session.model.commands import Nothing
+
+
+async def subscribe(editor: Attachment, params: q.Subscribe) -> q.Subscribed:
+    """Follow a session or a folder under the params' token until `unsubscribe`."""
+    if params.session_id is not None:
+        kernel = await editor.kernel_of(params.session_id)
+    else:
+        kernel = await editor.kernel(params.folder, "deskmate/session/subscribe")
+    token = params.partial_result_token
+    stream = editor.stream(kernel, token)
+    try:
+        seq, detach = await kernel.subscribe(params, stream)
+    except BaseException:
+        editor.end_stream(token)
+        raise
+    editor.on_end(token, detach)
+    return q.Subscribed(seq=seq)
+
+
+async def unsubscribe(editor: Attachment, params: q.Unsubscribe) -> Nothing:
+    """End a subscription; an unknown token is no error."""
+    editor.end_stream(params.token)
+    return Nothing()

@@ -1,0 +1,49 @@
+"""The schema, step by step. Imported only when a step is due: sqlite-utils takes 76 ms to load.
+
+A step that is released never changes. The read model's tables are the exception: they are made anew from
+the events whenever their shape changes.
+"""
+
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+from deskmate_session.log import read_model
+
+APPLICATION_ID = 0x44534B4D
+"""`DSKM` in the file's header: this is a Deskmate log."""
+
+steps = Migrations("events")
+
+
+@steps()
+def m001_events(db: Database) -> None:
+    """The events, append-only by trigger, and the read model."""
+    db.conn.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.conn.execute("pragma user_version = 1")
+    db.conn.execute(
+        """
+        create table events (
+          seq integer primary key autoincrement,
+          id text not null unique,
+          session text not null,  -- '' for facts of the folder
+          idx integer not null,
+          type text not null,
+          version integer not null,
+          at integer not null,
+          payload blob not null,
+          digest blob not null,   -- SHA-256 of the plain payload
+          cause text,
+          prev blob not null,
+          hash blob not null,
+          debug_tag text,         -- outside the hash
+          unique (session, idx)
+        ) strict
+        """
+    )
+    for what in ("update", "delete"):
+        db.conn.execute(
+            f"create trigger events_no_{what} before {what} on events"
+            " begin select raise(abort, 'the log is append-only'); end"
+        )
+    for statement in read_model.SCHEMA:
+        db.conn.execute(statement)

@@ -1,0 +1,1 @@
+"""The files that the agent works on, and what Deskmate keeps of them."""

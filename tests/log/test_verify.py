@@ -1,0 +1,152 @@
+"""Tampering is found, and its place is named."""
+
+from pathlib import Path
+
+import pytest
+
+from deskmate_session.model import events as e
+from deskmate_session.workspace.objects import Objects
+from tests.log import support
+from tests.log.support import opened
+
+
+async def written(folder: Path) -> None:
+    async with opened(folder) as log:
+        [first] = await log.append("ses_1", [support.created()])
+        await log.append("ses_1", [support.received(), support.constructed(), support.part_started()])
+        await log.append("ses_2", [support.created()])
+        await log.append(
+            "ses_1", [support.appended("x" * 1_000), e.Draft(support.part_ended().payload, first.id)]
+        )
+        await log.append("ses_1", [support.responded("msg_2", "call_1"), support.changed()])
+        await log.append("ses_2", [support.received("msg_9")])
+
+
+async def found(folder: Path, session: str | None = None) -> list[tuple[int, str]]:
+    async with opened(folder) as log:
+        verified = await log.verify(session)
+    assert verified.ok == (not verified.problems)
+    return [(problem.seq, problem.kind) for problem in verified.problems]
+
+
+async def test_a_good_log_has_no_problems(tmp_path: Path):
+    await written(tmp_path)
+    async with opened(tmp_path) as log:
+        assert (await log.verify()).model_dump() == {"ok": True, "events": 10, "problems": ()}
+        assert (await log.verify("ses_2")).events == 2
+        assert (await log.verify("ses_none")).events == 0
+
+
+async def test_an_empty_log_has_no_problems(tmp_path: Path):
+    assert await found(tmp_path) == []
+
+
+def one_byte(place: int) -> str:
+    """The SQL for a payload with one byte changed."""
+    return f"cast(substr(payload, 1, {place - 1}) || x'00' || substr(payload, {place + 1}) as blob)"
+
+
+@pytest.mark.parametrize(
+    ("seq", "column", "value", "expected"),
+    [
+        (2, "payload", "cast(replace(cast(payload as text), 'hello', 'hallo') as blob)", "digest"),
+        (6, "payload", one_byte(10), "payload"),
+        (6, "payload", "x'7b7d'", "payload"),
+        (4, "at", "at + 1", "link"),
+        (8, "hash", one_byte(1).replace("payload", "hash"), "link"),
+        (7, "cause", "'evt_none'", "orphan"),
+        (9, "id", "'evt_other'", "link"),
+    ],
+)
+async def test_a_changed_event_is_named(tmp_path: Path, seq: int, column: str, value: str, expected: str):
+    await written(tmp_path)
+    support.tamper(tmp_path, f"update events set {column} = {value} where seq = {seq}")
+    problems = await found(tmp_path)
+    assert (seq, expected) in problems
+    assert {place for place, _ in problems} <= {seq, seq + 1}
+
+
+async def test_one_byte_of_any_payload_is_noticed(tmp_path: Path):
+    await written(tmp_path)
+    for seq in range(1, 11):
+        async with opened(tmp_path / f"copy{seq}"):
+            pass
+        target = tmp_path / f"copy{seq}" / "events.db"
+        target.write_bytes((tmp_path / "events.db").read_bytes())
+        support.tamper(
+            target.parent,
+            f"update events set payload = {one_byte(12)} where seq = {seq}",
+        )
+        assert seq in {place for place, _ in await found(target.parent)}
+
+
+async def test_a_removed_event_is_named(tmp_path: Path):
+    await written(tmp_path)
+    support.tamper(tmp_path, "delete from events where seq = 4")
+    problems = await found(tmp_path)
+    assert (4, "gap") in problems  # the hole itself
+    assert (6, "gap") in problems  # where its session goes on
+    assert (4, "readModel") in problems
+    assert {(6, "gap"), (4, "readModel")} <= set(await found(tmp_path, "ses_1"))
+
+
+async def test_a_tail_that_was_cut_off_is_named(tmp_path: Path):
+    await written(tmp_path)
+    support.tamper(tmp_path, "delete from events where seq >= 9")
+    assert [problem for problem in await found(tmp_path) if problem[1] == "gap"] == [(9, "gap")]
+    async with opened(tmp_path) as log:
+        [gap] = [problem for problem in (await log.verify()).problems if problem.kind == "gap"]
+        assert gap.detail == "events 9 to 10 are gone"
+    assert (10, "readModel") in await found(tmp_path, "ses_2")
+
+
+async def test_a_forged_chain_does_not_follow(tmp_path: Path):
+    await written(tmp_path)
+    support.tamper(tmp_path, "update events set prev = zeroblob(32) where seq = 3")
+    assert (3, "link") in await found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("update sessions set title = 'Other' where id = 'ses_1'", [(9, "readModel"), (9, "readModel")]),
+        ("delete from entries where seq = 6", [(6, "readModel")]),
+        ("insert into calls values ('ses_2', 'call_9', 'msg_9')", [(0, "readModel")]),
+    ],
+)
+async def test_a_wrong_read_model_is_found(tmp_path: Path, statement: str, expected: list[tuple[int, str]]):
+    await written(tmp_path)
+    support.tamper(tmp_path, statement)
+    assert await found(tmp_path) == expected
+    assert await found(tmp_path, "ses_2") == (expected if "ses_2" in statement else [])
+
+
+async def test_events_that_contradict_each_other_are_found(tmp_path: Path):
+    await written(tmp_path)
+    async with opened(tmp_path) as log:
+        await log.append("ses_3", [support.created()])
+    columns = "id || 'x', session, idx + 1, type, version, at, payload, digest, cause, hash, hash"
+    support.tamper(
+        tmp_path,
+        "insert into events (id, session, idx, type, version, at, payload, digest, cause, prev, hash)"
+        f" select {columns} from events where session = 'ses_3'",
+    )
+    assert await found(tmp_path) == [(12, "link"), (0, "readModel")]
+    async with opened(tmp_path) as log:
+        assert "event 12 contradicts an earlier one" in (await log.verify()).problems[-1].detail
+
+
+async def test_objects_that_changes_name_must_be_whole(tmp_path: Path):
+    objects = Objects(tmp_path)
+    good, bad, missing = objects.put(b"good"), objects.put(b"bad"), "0" * 64
+    (tmp_path / "objects" / bad[:2] / bad[2:]).write_bytes(b"\x00not so")
+    async with opened(tmp_path) as log:
+        await log.append("ses_1", [support.created(), support.changed(before=good, after=bad)])
+        await log.append("ses_1", [support.changed(before=bad, after=missing), support.changed()])
+        assert (await log.verify()).ok
+        verified = await log.verify(check=objects.check)
+    assert [(problem.seq, problem.kind, problem.detail) for problem in verified.problems] == [
+        (2, "object", f"object {bad} is damaged"),
+        (3, "object", f"object {bad} is damaged"),
+        (3, "object", f"object {missing} is missing"),
+    ]
