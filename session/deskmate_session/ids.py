@@ -3,15 +3,17 @@
 import re
 import secrets
 
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ALPHABET = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
+"""A letter for each byte. Eight letters come a little more often; an id needs no more than to be fresh."""
 
 CLIENT_ID = re.compile(r"^(ses|msg)_[A-Za-z0-9]{4,40}$")
 """What an id that a client makes must look like."""
 
 
 class RandomIds:
-    """The real `Ids` port: 24 characters of a 62-letter alphabet, about 143 bits."""
+    """The real `Ids` port: 24 characters of a 62-letter alphabet, more than 140 bits."""
 
     def new(self, prefix: str) -> str:
         """Return a fresh id such as `msg_4kX…`; `prefix` comes without the underscore."""
-        return f"{prefix}_{''.join(secrets.choice(_ALPHABET) for _ in range(24))}"
+        return f"{prefix}_{secrets.token_bytes(24).translate(_LETTERS).decode()}"

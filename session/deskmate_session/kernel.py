@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deskmate_session.config import agents, layers
-from deskmate_session.config.layers import state_home
+from deskmate_session.config.layers import config_home, state_home
 from deskmate_session.core import decide
 from deskmate_session.core.context.system import Environment
 from deskmate_session.core.permissions import rules_from
@@ -24,6 +24,7 @@ from deskmate_session.errors import Rejected
 from deskmate_session.ids import RandomIds
 from deskmate_session.log import owners
 from deskmate_session.log.store import EventLog
+from deskmate_session.log.survey import FolderLog, sqlite_version, survey
 from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import queries as q
@@ -32,7 +33,7 @@ from deskmate_session.model.messages import Accepted, Session, TurnResult
 from deskmate_session.model.permissions import Rule
 from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
 from deskmate_session.model.settings import Settings
-from deskmate_session.providers.registry import Registry
+from deskmate_session.providers.registry import KeySource, Registry
 from deskmate_session.runtime import recovery, watch
 from deskmate_session.runtime.asks import Asks
 from deskmate_session.runtime.bus import Bus, Sink
@@ -51,7 +52,19 @@ from deskmate_session.workspace import paths
 from deskmate_session.workspace.locks import FileLocks
 from deskmate_session.workspace.objects import Objects
 
-__all__ = ["Kernel", "KernelOptions", "Sink", "Supervisor", "Turn", "state_home"]
+__all__ = [
+    "FolderLog",
+    "Kernel",
+    "KernelOptions",
+    "KeySource",
+    "Sink",
+    "Supervisor",
+    "Turn",
+    "config_home",
+    "sqlite_version",
+    "state_home",
+    "survey",
+]
 
 
 class SystemClock:
@@ -351,3 +364,16 @@ def state_dir_name(folder: Path) -> str:
 def load_settings(editor: Mapping[str, Any], environment: Mapping[str, str]) -> layers.Loaded:
     """The settings of the person's file and an editor's options, with warnings for what can't be used."""
     return layers.load(editor, environment)
+
+
+def model_in_use(
+    settings: Settings, environment: Mapping[str, str], model: str | None = None
+) -> tuple[str, KeySource]:
+    """The model that a session would get, as `provider/model`, and where its key comes from.
+
+    Raises `Rejected` (`noModel`) with what to do next.
+    """
+    registry = Registry(settings, environment)
+    resolved = registry.resolve(model)
+    name = resolved.provider.name
+    return f"{name}/{resolved.model}", registry.key_source(name)

@@ -54,3 +54,14 @@ def test_git_can_apply_the_patch(tmp_path: Path, before: str, after: str):
         check=True,
     )
     assert file.read_bytes() == after.encode()
+
+
+def test_an_old_mac_text_is_shown_by_lines():
+    assert unified_diff("f", "a\rb\r", "a\rc\r").endswith("@@ -1,2 +1,2 @@\n a\r\n-b\r\n+c\r\n")
+
+
+def test_changes_far_apart_stand_in_hunks_of_their_own():
+    before = "".join(f"{n}\n" for n in range(40))
+    assert (
+        unified_diff("f", before, before.replace("3\n", "x\n", 1).replace("35\n", "y\n")).count("@@ -") == 2
+    )

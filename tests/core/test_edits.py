@@ -14,7 +14,7 @@ from deskmate_session.core.edits import (
     text_edits,
     with_line_ends_of,
 )
-from deskmate_session.core.lines import newline_of, split_lines
+from deskmate_session.core.lines import Change, diff_lines, line_end, newline_of, split_lines
 from deskmate_session.errors import ToolFailure
 
 TEXTS = st.text(alphabet="ab \t\n\r😋\ufeff\u2028", max_size=40)
@@ -149,3 +149,49 @@ def test_replacement_is_what_python_does_on_line_feeds(text: str, old: str, new:
     if "\n" in text:
         assert newline_of(done.text) == "\r\n" or "\n" not in done.text
     assert [done.text[a:b].replace("\r\n", "\n") for a, b in done.ranges] == [new] * done.count
+
+
+def test_no_edit_is_an_error():
+    assert "`edits` is empty" in failure("a").message
+
+
+def test_very_many_matches_are_counted_and_some_named():
+    said = failure("x\n" * 500, Edit("x", "y")).message
+    assert "500 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …" in said
+
+
+def test_line_ends_of_an_old_mac_text_are_told():
+    assert (newline_of("a\rb"), split_lines("a\rb"), line_end("a\r")) == ("\r", ["a\r", "b"], "\r")
+
+
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(0, 9))
+@settings(max_examples=50, deadline=None)
+def test_long_texts_with_moved_stretches_keep_what_did_not_move(places: list[int], seed: int):
+    old = [f"{n}\n" if n % 5 else "same\n" for n in range(1_500)]
+    new = list(old)
+    for place in places:
+        start = place * 37 + seed
+        new[start : start + 20] = reversed(new[start : start + 20])
+    changes = diff_lines(old, new)
+    merged: list[str] = []
+    at = 0
+    for change in changes:
+        assert old[at : change.start] == new[change.new_start - (change.start - at) : change.new_start]
+        merged += [*old[at : change.start], *new[change.new_start : change.new_end]]
+        at = change.end
+    assert [*merged, *old[at:]] == new
+    assert sum(change.end - change.start for change in changes) <= 40 * len(set(places))
+
+
+def test_texts_with_nothing_in_common_are_one_change():
+    old, new = [f"a{n}\n" for n in range(2_000)], [f"b{n}\n" for n in range(1_900)]
+    assert diff_lines(old, new) == [Change(0, 2_000, 0, 1_900)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("x\ny\r\n", "x\ny\r"), ("x\ny\r", "x\ny\r\n"), ("a\nb", "a\r\nb")]
+)
+def test_an_edit_never_parts_a_line_end(before: str, after: str):
+    edits = text_edits(before, after)
+    assert apply_text_edits(before, edits) == after
+    assert [edit for edit in edits if before[edit.start - 1 : edit.start + 1] == "\r\n"] == []

@@ -1,5 +1,6 @@
 """A `ToolContext` over a folder on disk, with documents that an editor would have open."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,7 +86,7 @@ class ScriptedContext:
             self._known[uri] = text_hash(text)
             return Written(uri, before, text, outcome.text, "applyEdit", outcome.saved)
         async with self._locks.hold(path):
-            write_text(path, text, basis)
+            await asyncio.to_thread(write_text, path, text, basis)
         self._known[uri] = text_hash(text)
         return Written(uri, before, text, text, "disk", True)
 

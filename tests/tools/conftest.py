@@ -1,9 +1,12 @@
 """A folder to work in, and its context."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 
+from deskmate_session.model.messages import CommandDetail
 from tests.support.tool_context import ScriptedContext
 
 
@@ -19,3 +22,11 @@ def folder(tmp_path: Path) -> Path:
 def context(folder: Path) -> ScriptedContext:
     """A context over the folder."""
     return ScriptedContext(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_blocking() -> Iterator[None]:
+    """Nothing of the session may block the loop."""
+    CommandDetail.model_rebuild()  # pydantic looks for plugins on disk when it builds its first model
+    with blockbuster_ctx("deskmate_session"):
+        yield

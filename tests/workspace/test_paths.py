@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskmate_session.errors import ToolFailure
-from deskmate_session.workspace.paths import guard, inside, path_to_uri, resolve, shown, uri_to_path
+from deskmate_session.core.guard import guard
+from deskmate_session.workspace.paths import inside, path_to_uri, resolve, shown, uri_to_path
 
 
 def test_a_path_is_resolved_through_links(tmp_path: Path):

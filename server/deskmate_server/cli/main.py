@@ -1,28 +1,137 @@
 """Arguments to commands. Each command's module is imported only when it runs."""
 
 import argparse
+import signal
 from collections.abc import Sequence
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 done, 1 failed, 2 bad usage, 130 interrupted."""
-    args = parser().parse_args(argv)
+    top = parser()
+    args = top.parse_args(argv)
+    try:
+        return _command(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _command(args: argparse.Namespace) -> int:
     match args.command:
         case "lsp":
             from deskmate_server.cli import lsp
 
             return lsp.run()
+        case "demo":
+            from deskmate_server.cli import demo
+
+            return demo.run()
+        case "run":
+            from deskmate_server.cli import run as run_command
+
+            return run_command.run(args)
+        case "doctor":
+            from deskmate_server.cli import doctor
+
+            return doctor.run()
         case _:
-            parser().print_help()
-            return 2
+            from deskmate_server.cli import sessions
+
+            return sessions.run(args)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     top = argparse.ArgumentParser(
-        prog="deskmate", description="A coding agent that lives in the editor's language server."
+        prog="deskmate",
+        description="A coding agent that lives in the editor's language server.",
+        epilog="Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.",
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    top.add_argument("--version", action=_Version, help="show the version and exit")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     lsp = commands.add_parser("lsp", help="the language server on stdio; editors start this")
     lsp.add_argument("--stdio", action="store_true", help="accepted for editors that pass it; the default")
+    commands.add_parser(
+        "demo",
+        help="a whole session with a built-in scripted model: no key, no network",
+        description="Start the real server, let a scripted model mend a small project's test, and show it "
+        "all: text, calls, asks, the edit, the tests, the log. On a terminal you answer the asks.",
+    )
+    _run(commands.add_parser("run", help="one turn in this folder, without an editor", epilog=_RUN_EPILOG))
+    commands.add_parser(
+        "doctor",
+        help="what is configured, what is missing and how to mend it",
+        description="Look at this machine, the configuration and this folder's log. Exit code 1 when "
+        "something that is needed is missing.",
+    )
+    _sessions(commands.add_parser("sessions", help="the sessions of this folder and their logs"))
     return top
+
+
+_RUN_EPILOG = (
+    "Without --allow or a mode that allows it, everything that would ask is rejected, and the turn ends. "
+    "Exit code 0: the turn ended by itself."
+)
+
+
+def _run(run: argparse.ArgumentParser) -> None:
+    run.description = "Run one turn in this folder. The answer goes to stdout, calls and troubles to stderr."
+    run.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from stdin")
+    run.add_argument("--json", action="store_true", help="print every update as a line of JSON")
+    run.add_argument("--ephemeral", action="store_true", help="keep nothing: the log is deleted afterwards")
+    run.add_argument(
+        "--allow",
+        metavar="NAME[=PATTERN]",
+        action="append",
+        default=[],
+        type=allowed,
+        help="allow a permission in this run: edit, bash, 'bash=git status*', 'edit=docs/**'; repeatable",
+    )
+    run.add_argument(
+        "--mode", choices=("ask", "acceptEdits", "plan", "auto"), help="who decides what the rules leave open"
+    )
+    run.add_argument("--model", metavar="PROVIDER/MODEL", type=_model, help="the model for this turn")
+    run.add_argument("--agent", metavar="NAME", help="the agent for this turn")
+    which = run.add_mutually_exclusive_group()
+    which.add_argument(
+        "--continue", dest="go_on", action="store_true", help="go on with this folder's newest session"
+    )
+    which.add_argument("--session", metavar="ID", help="go on with this session")
+
+
+def _sessions(sessions: argparse.ArgumentParser) -> None:
+    does = sessions.add_subparsers(dest="does", metavar="WHAT", required=True)
+    listed = does.add_parser("list", help="the sessions of this folder, newest activity first")
+    listed.add_argument("--all", action="store_true", help="those of every folder that has a log")
+    show = does.add_parser("show", help="a session's log as a story: what happened, and what led to it")
+    show.add_argument("id", metavar="ID", nargs="?", help="the session; the newest one without it")
+    show.add_argument("--json", action="store_true", help="the events themselves, one a line")
+
+
+def allowed(text: str) -> tuple[str, str]:
+    """`NAME[=PATTERN]` as a pair. Raises `ArgumentTypeError`."""
+    name, equals, pattern = text.partition("=")
+    if not name.strip() or (equals and not pattern.strip()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME or NAME=PATTERN, such as edit or 'bash=make *'"
+        )
+    return name.strip(), pattern.strip() or "*"
+
+
+def _model(text: str) -> str:
+    if not all(text.partition("/")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no model: write it as PROVIDER/MODEL")
+    return text
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(0, f"deskmate {version('deskmate')}\n")

@@ -1,6 +1,5 @@
 """`session/subscribe` and `unsubscribe`."""
 
-
 from deskmate_server.handlers.attachment import Attachment
 from deskmate_session.model import queries as q
 from deskmate_session.model.commands import Nothing

@@ -116,7 +116,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.messages: dict[str, MessageState] = {}
-        """By id, in the order in which they came."""
+        """By id, in the order in which they were delivered; those that wait are last."""
         self.calls: dict[str, CallState] = {}
 
     def apply(self, event: e.Event) -> None:
@@ -156,8 +156,10 @@ class Conversation:
             case e.CallFailed() as fact:
                 self._fail(event, fact)
             case e.TurnStarted() as fact:
-                if message := self.messages.get(fact.message_id):
+                if message := self.messages.pop(fact.message_id, None):
+                    # A prompt that waited is answered after those before it: it stands where it is delivered.
                     message.queued = False
+                    self.messages[message.id] = message
             case e.MessageUnqueued() as fact:
                 self.messages.pop(fact.message_id, None)
             case _:

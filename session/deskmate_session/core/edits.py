@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from deskmate_session.core.lines import diff_lines, is_mac, line_end, newline_of, split_lines
 from deskmate_session.core.nearest import nearest_lines
 from deskmate_session.errors import ToolFailure
+from deskmate_session.model.edits import TextChange
 
 _SHOWN_LINES = 10
 
@@ -34,15 +35,6 @@ class Replacement:
     """Places that were replaced."""
     ranges: tuple[tuple[int, int], ...]
     """Where what was written stands in `text`: offsets in code points, half-open, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextEdit:
-    """Put `text` in place of `start:end` of the text before: offsets in code points."""
-
-    start: int
-    end: int
-    text: str
 
 
 def replace(text: str, old: str, new: str, all: bool = False) -> Replacement:
@@ -115,7 +107,7 @@ def with_line_ends_of(before: str, new: str, default: str) -> str:
     )
 
 
-def text_edits(before: str, after: str) -> tuple[TextEdit, ...]:
+def text_edits(before: str, after: str) -> tuple[TextChange, ...]:
     """The smallest edits by lines, cut to what differs in them; in order, never overlapping.
 
     No edit begins or ends inside a `\\r\\n`: editors have no position there. Cost as `diff_lines`.
@@ -126,18 +118,18 @@ def text_edits(before: str, after: str) -> tuple[TextEdit, ...]:
     starts = [0]
     for line in old:
         starts.append(starts[-1] + len(line))
-    edits: list[TextEdit] = []
+    edits: list[TextChange] = []
     for change in diff_lines(old, new):
         gone = before[starts[change.start] : starts[change.end]]
         come = "".join(new[change.new_start : change.new_end])
         head = _common_head(gone, come)
         tail = _common_tail(gone[head:], come[head:])
         start = starts[change.start] + head
-        edits.append(TextEdit(start, starts[change.end] - tail, come[head : len(come) - tail]))
+        edits.append(TextChange(start, starts[change.end] - tail, come[head : len(come) - tail]))
     return tuple(edits)
 
 
-def apply_text_edits(before: str, edits: Sequence[TextEdit]) -> str:
+def apply_text_edits(before: str, edits: Sequence[TextChange]) -> str:
     """The text after `edits`, which are in order and don't overlap."""
     pieces: list[str] = []
     at = 0
@@ -174,10 +166,7 @@ class _Plain:
             ranges.append((size + len(kept), size + len(kept) + len(put)))
             size += len(kept) + len(put)
             at = end
-        after = "".join((*pieces, self._real[at:]))
-        if after == self._real:
-            raise ToolFailure("failed", "nothing would change: the text is already so")
-        return Replacement(after, len(starts), tuple(ranges))
+        return Replacement("".join((*pieces, self._real[at:])), len(starts), tuple(ranges))
 
     def _offset(self, at: int) -> int:
         return at + bisect_left(self._pairs, at)

@@ -9,41 +9,14 @@ from functools import lru_cache
 from pathspec import GitIgnoreSpec
 
 from deskmate_session.core import shell
+from deskmate_session.core.guard import guard, is_secret
 from deskmate_session.model.messages import Mode
 from deskmate_session.model.permissions import Action, PermissionRequest, Rule, Verdict
 
 _STRICTEST: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
 
-DEFAULTS: tuple[Rule, ...] = (
-    Rule("*", "*", "ask"),
-    Rule("read", "*", "allow"),
-    Rule("read", ".env", "ask"),
-    Rule("read", ".env.*", "ask"),
-    Rule("read", ".env.example", "allow"),
-    Rule("read", "*.pem", "ask"),
-    Rule("read", "*.key", "ask"),
-    Rule("read", "id_rsa*", "ask"),
-    Rule("read", "id_ed25519*", "ask"),
-    Rule("edit", "*", "ask"),
-    Rule("bash", "*", "ask"),
-    Rule("external_directory", "*", "ask"),
-    Rule("task", "*", "allow"),
-    Rule("skill", "*", "allow"),
-)
-"""The built-in rules; a person's own rule stands above them."""
-
-ALWAYS_ASK: tuple[str, ...] = (
-    ".git/",
-    ".vscode/",
-    ".envrc",
-    ".deskmate/",
-    "deskmate.toml",
-    ".mcp.json",
-    ".bashrc",
-    ".profile",
-    ".zshrc",
-)
-"""Files that run later: changing them is asked in every mode, whatever the defaults of a mode say."""
+DEFAULTS: dict[str, Action] = {"read": "allow", "task": "allow", "skill": "allow"}
+"""The built-in actions, under a person's own rules; everything else is asked, and so are secret files."""
 
 
 def rules_from(settings: dict[str, Action | dict[str, Action]]) -> tuple[Rule, ...]:
@@ -69,26 +42,32 @@ def _judge_one(
     permission: str, pattern: str, person: Sequence[Rule], grants: Sequence[Rule], mode: Mode
 ) -> Verdict:
     own = _best(permission, pattern, person)
-    verdict = Verdict(own.action, own) if own else _default(permission, pattern)
-    if verdict.action == "deny":
-        return verdict
+    action = own.action if own else _default(permission, pattern)
+    if action == "deny":
+        return Verdict("deny", own)
     if mode == "plan" and permission in ("edit", "bash"):
         return Verdict("deny", Rule(permission, "*", "deny"))
-    if permission == "edit" and _path_matches(ALWAYS_ASK, pattern):
-        return verdict if own and own.pattern != "*" else Verdict("ask")
-    if verdict.action == "ask":
-        if _best(permission, pattern, grants) is not None:
-            return Verdict("allow")
-        if (mode == "acceptEdits" and permission == "edit") or (
-            mode == "auto" and permission in ("edit", "bash", "webfetch")
-        ):
-            return Verdict("allow")
-    return verdict
+    if permission == "edit" and guard(pattern) is not None:
+        # What runs later or holds secrets is asked in every mode, unless a rule names it.
+        return Verdict(action if own and own.pattern != "*" else "ask", own)
+    if action == "ask" and (
+        _best(permission, pattern, grants) is not None or permission in _ALLOWED_BY_MODE.get(mode, ())
+    ):
+        return Verdict("allow")
+    return Verdict(action, own)
 
 
-def _default(permission: str, pattern: str) -> Verdict:
-    rule = _best(permission, pattern, DEFAULTS)
-    return Verdict(rule.action if rule else "ask")
+_ALLOWED_BY_MODE: dict[Mode, tuple[str, ...]] = {
+    "acceptEdits": ("edit",),
+    "auto": ("edit", "bash", "webfetch"),
+}
+"""What would be asked and a mode lets through."""
+
+
+def _default(permission: str, pattern: str) -> Action:
+    if permission == "read" and is_secret(pattern):
+        return "ask"
+    return DEFAULTS.get(permission, "ask")
 
 
 def _best(permission: str, pattern: str, rules: Iterable[Rule]) -> Rule | None:

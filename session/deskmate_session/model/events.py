@@ -283,9 +283,10 @@ class ChangeStarted(Payload):
 
     call_id: str
     uri: str
-    before: str | None
+    before: str | None = None
     """Object hash of the content before; absent: the file does not exist."""
-    after: str | None
+    after: str | None = None
+    """Object hash of the content to be."""
     via: Via
 
 
@@ -296,8 +297,8 @@ class ChangeApplied(Payload):
 
     call_id: str
     uri: str
-    before: str | None
-    after: str | None
+    before: str | None = None
+    after: str | None = None
     """Object hash of what the file or buffer holds afterwards."""
     via: Via
     client_answer: str | None = None

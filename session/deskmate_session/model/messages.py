@@ -321,7 +321,7 @@ class FileEntry(Wire):
     """A file as the work context knows it."""
 
     uri: str
-    hash: str | None
+    hash: str | None = None
     """SHA-256 of the text in UTF-8 as last read or written by the agent; absent: deleted."""
     seq: int
     """The event that it is known from."""

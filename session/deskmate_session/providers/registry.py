@@ -5,7 +5,7 @@ Importing this loads no HTTP library; the adapters load theirs in `load()`.
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from deskmate_session.errors import Rejected
 from deskmate_session.model.ports import Provider
@@ -17,6 +17,7 @@ from deskmate_session.providers.openai_compatible import OpenAiProvider
 from deskmate_session.providers.scripted import ScriptedProvider
 from deskmate_session.providers.transfer import is_local
 
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 _HOSTS = {"anthropic": anthropic.DEFAULT_BASE_URL, "openai": openai_compatible.DEFAULT_BASE_URL}
 
 
@@ -37,12 +38,21 @@ class ModelChoice(NamedTuple):
     info: ModelInfo
 
 
+class KeySource(NamedTuple):
+    """Where a provider's key comes from; never the key."""
+
+    kind: Literal["configuration", "environment", "header", "script", "none"]
+    name: str
+    """The provider's table, the variable, the header or the script's path."""
+
+
 class Registry:
     """The providers of one configuration; each is made once, when first asked for."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._default = settings.model
         self._streaming = settings.streaming
+        self._configured = settings.providers
         self._providers = _with_environment(settings.providers, environment)
         self._made: dict[str, Provider] = {}
 
@@ -82,6 +92,18 @@ class Registry:
                 for model in dict.fromkeys([*settings.models, *known])
             ]
         return choices
+
+    def key_source(self, name: str) -> KeySource:
+        """Tell where a configured provider's key comes from."""
+        settings, configured = self._providers[name], self._configured.get(name)
+        if settings.kind == "scripted":
+            return KeySource("script", settings.base_url or "")
+        if configured is not None and (configured.api_key or "").strip():
+            return KeySource("configuration", f"[providers.{name}]")
+        if settings.api_key:
+            return KeySource("environment", _variable(name))
+        header = next((word for word in settings.headers if word.lower() in _KEY_HEADERS), None)
+        return KeySource("none", "") if header is None else KeySource("header", header)
 
     async def close(self) -> None:
         """Close every provider that was made."""
@@ -154,7 +176,7 @@ def _problem(name: str, settings: ProviderSettings) -> tuple[str, str] | None:
     address = settings.base_url or (_HOSTS[settings.kind] if _is_original(name, settings) else None)
     if address is None:
         return f"provider {name!r} has no address", f"set base_url in {place}"
-    names_key = any(word.lower() in ("authorization", "x-api-key", "api-key") for word in settings.headers)
+    names_key = any(word.lower() in _KEY_HEADERS for word in settings.headers)
     if settings.api_key and not (settings.api_key.isascii() and settings.api_key.isprintable()):
         return (
             f"the API key of provider {name!r} holds characters that no key has",

@@ -148,7 +148,6 @@ class Calls:
                 call,
                 failure.kind,
                 failure.message,
-                output=context.output() or None,
                 timed_out=True if failure.kind == "timeout" else None,
                 outcome_unknown=failure.outcome_unknown or None,
                 updates=context.updates,

@@ -14,7 +14,7 @@ from deskmate_session.core.views.changes import authored, file_diff
 from deskmate_session.errors import ToolFailure
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
-from deskmate_session.model.edits import ApplyOutcome, FileText, TextChange, Via, Written
+from deskmate_session.model.edits import ApplyOutcome, FileText, Via, Written
 from deskmate_session.model.messages import FileDiff
 from deskmate_session.model.ports import Host
 from deskmate_session.runtime.sessions import Sessions
@@ -139,9 +139,7 @@ class Changes:
     ) -> Written:
         if via != "disk" and current is not None:
             label = f"Deskmate: {author.tool} {Path(path).name}"
-            edits = tuple(
-                TextChange(edit.start, edit.end, edit.text) for edit in text_edits(current.text, text)
-            )
+            edits = text_edits(current.text, text)
             outcome = await self._host.apply(path, current.text, edits, text, label)
             if not outcome.applied:
                 await self._refused(author, path, uri, via, outcome)

@@ -37,12 +37,14 @@ class PromptSink:
         self._sink = sink
         self._state = state
         self._message_id = message_id
+        self._accepted = False
         self._begun = False
 
     def push(self, item: Item) -> None:
         """Pass what belongs to this prompt."""
         if isinstance(item, u.MessageUpdate) and item.message.id == self._message_id:
-            if item.seq is not None:
+            if item.seq is not None and not self._accepted:
+                self._accepted = True
                 # The prompt's fact has one update with its seq: here that is the acceptance.
                 self._sink.push(
                     u.AcceptedUpdate(session_id=item.session_id, seq=item.seq, message_id=self._message_id)
@@ -52,9 +54,13 @@ class PromptSink:
         turn = self._state.turn
         if turn is not None and turn.message_id == self._message_id:
             self._begun = True
-        elif turn is not None or not self._begun:
+        elif turn is not None or not (self._begun or self._is_its_own(item)):
             return  # another prompt's turn
         self._sink.push(item)
+
+    def _is_its_own(self, item: Item) -> bool:
+        """Between acceptance and start: the session's new title, its place in the queue."""
+        return self._accepted and isinstance(item, u.SessionUpdate | u.QueueUpdate)
 
 
 async def subscribe(

@@ -47,13 +47,9 @@ class BashTool:
     """Runs shell commands."""
 
     name = "bash"
+    description = prompt("bash")
     effect: Effect = "effect"
     args = BashArgs
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("bash")
 
     def summary(self, args: Wire) -> str:
         """The command, on one line."""

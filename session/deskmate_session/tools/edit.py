@@ -1,5 +1,6 @@
 """`edit`: exact replacements in a file, all or nothing."""
 
+import asyncio
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -65,13 +66,9 @@ class EditTool:
     """Changes a file, or creates one from nothing."""
 
     name = "edit"
+    description = prompt("edit")
     effect: Effect = "effect"
     args = EditArgs
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("edit")
 
     def summary(self, args: Wire) -> str:
         """The path."""
@@ -83,14 +80,16 @@ class EditTool:
         edits = wanted.items()
         target = await find_target(wanted.path, context)
         file = await read_if_there(target, context)
-        change = _changed(target, file, edits)
+        # Diffs of long texts take their time: off the loop.
+        change = await asyncio.to_thread(_changed, target, file, edits)
+        requests = await asyncio.to_thread(edit_requests, target, file, change.text, self.name, "Edit")
         basis = file.hash if file else None
 
         async def run() -> ToolResult:
             await still(target, context)
             return await _run(target, edits, basis, change, context)
 
-        return Ready(edit_requests(target, file, change.text, self.name, "Edit"), run)
+        return Ready(requests, run)
 
 
 async def _run(
@@ -100,7 +99,7 @@ async def _run(
     for left in reversed(range(_TRIES)):
         file = await read_if_there(target, context)
         if (file.hash if file else None) != basis:
-            change = _changed(target, file, edits)
+            change = await asyncio.to_thread(_changed, target, file, edits)
             basis = file.hash if file else None
         try:
             written = await context.write(target.path, change.text, file)
@@ -111,7 +110,7 @@ async def _run(
             break
     else:
         raise AssertionError("the last try returns or raises")
-    shown = diff(target.name, file.text if file else None, change.text)
+    shown = await asyncio.to_thread(diff, target.name, file.text if file else None, change.text)
     return ToolResult(
         _say(target, file, change) + write_notes(written, change.text),
         target.name,

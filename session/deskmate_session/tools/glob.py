@@ -20,13 +20,9 @@ class GlobTool:
     """Finds files by name."""
 
     name = "glob"
+    description = prompt("glob")
     effect: Effect = "none"
     args = GlobArgs
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("glob")
 
     def summary(self, args: Wire) -> str:
         """Pattern and folder."""

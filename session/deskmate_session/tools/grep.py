@@ -1,5 +1,6 @@
 """`grep`: lines that match a regular expression."""
 
+import asyncio
 import time
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from deskmate_session.model.ports import Effect, Prepared, ToolContext, ToolLimi
 from deskmate_session.tools.searching import Listing, list_files, named
 from deskmate_session.tools.support import Ready, find_target, narrow, prompt, read_requests, still
 from deskmate_session.workspace.globs import compile_glob
-from deskmate_session.workspace.paths import is_secret
+from deskmate_session.core.guard import is_secret
 from deskmate_session.workspace.search import Found, find_ripgrep, search
 
 _MAX_MATCHES = 500
@@ -27,17 +28,13 @@ class GrepTool:
     """Searches the text of files."""
 
     name = "grep"
+    description = prompt("grep")
     effect: Effect = "none"
     args = GrepArgs
 
     def __init__(self, ripgrep: str | None = None) -> None:
         """`ripgrep` is a configured path; otherwise it is looked for at the first search."""
         self._configured = ripgrep
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("grep")
 
     def summary(self, args: Wire) -> str:
         """Pattern and place."""
@@ -73,7 +70,7 @@ class GrepTool:
                 listing.files,
                 max_matches=_MAX_MATCHES,
                 timeout_s=max(left, 0.1),
-                ripgrep=find_ripgrep(self._configured),
+                ripgrep=await asyncio.to_thread(find_ripgrep, self._configured),
             )
             return _result(listing, found, len(secrets), context)
 
@@ -94,7 +91,8 @@ def _result(listing: Listing, found: Found, secrets: int, context: ToolContext) 
         (found.unreadable, "unreadable"),
     )
     told = ", ".join(f"{count:,} {what}" for count, what in skipped if count)
-    notes.append(f"{len(listing.files):,} files searched" + (f"; skipped: {told}" if told else ""))
+    searched = "files searched" if not found.stopped else "files were to be searched"
+    notes.append(f"{len(listing.files):,} {searched}" + (f"; skipped: {told}" if told else ""))
     if not lines:
         notes.insert(0, "no match")
     count = len(found.matches)

@@ -1,5 +1,7 @@
 """`read`: a text file with line numbers, the editor's buffer first."""
 
+import asyncio
+
 from pydantic import Field
 
 from deskmate_session.core.lines import line_end, split_lines
@@ -34,13 +36,9 @@ class ReadTool:
     """Reads a file for the model."""
 
     name = "read"
+    description = prompt("read")
     effect: Effect = "none"
     args = ReadArgs
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("read")
 
     def summary(self, args: Wire) -> str:
         """The path, and the lines if only some are wanted."""
@@ -58,7 +56,9 @@ class ReadTool:
         async def run() -> ToolResult:
             await still(target, context)
             file = await read_in_time(target, context)
-            output, truncated = show_lines(file, wanted.offset, wanted.limit, context.limits)
+            output, truncated = await asyncio.to_thread(
+                show_lines, file, wanted.offset, wanted.limit, context.limits
+            )
             return ToolResult(output, target.name, truncated=truncated, reads=as_read(file))
 
         return Ready(read_requests(target, self.name, f"Read {target.name}"), run)

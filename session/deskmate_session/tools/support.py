@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from deskmate_session.core.guard import Guard, guard
 from deskmate_session.errors import ToolFailure
 from deskmate_session.model.base import Wire
 from deskmate_session.model.edits import FileText, Written
@@ -41,7 +41,7 @@ class Target:
     name: str
     """As rules and people see it: relative inside the folder, else absolute."""
     outside: bool
-    guard: paths.Guard | None
+    guard: Guard | None
 
     @property
     def uri(self) -> str:
@@ -64,7 +64,7 @@ async def find_target(given: str, context: ToolContext) -> Target:
         path=path,
         name=paths.shown(path, context.folder),
         outside=not paths.inside(path, context.roots),
-        guard=paths.guard(path),
+        guard=guard(path),
     )
 
 
@@ -141,7 +141,6 @@ def write_notes(written: Written, wanted: str) -> str:
     return "".join(f"\n[{note}]" for note in notes)
 
 
-@cache
 def prompt(tool: str) -> str:
-    """The tool's description from the `.md` beside it."""
+    """The tool's description from the `.md` beside it. Reads the disk: for import time, before any loop."""
     return Path(__file__).with_name(f"{tool}.md").read_text(encoding="utf-8").strip()

@@ -1,5 +1,7 @@
 """`write`: a whole text file, new or known to the session as it stands."""
 
+import asyncio
+
 from pydantic import Field
 
 from deskmate_session.core.diffs import diff
@@ -37,13 +39,9 @@ class WriteTool:
     """Creates or replaces a file."""
 
     name = "write"
+    description = prompt("write")
     effect: Effect = "idempotent"
     args = WriteArgs
-
-    @property
-    def description(self) -> str:
-        """The prompt."""
-        return prompt("write")
 
     def summary(self, args: Wire) -> str:
         """The path."""
@@ -54,17 +52,19 @@ class WriteTool:
         wanted = narrow(args, WriteArgs)
         target = await find_target(wanted.path, context)
         file = await read_if_there(target, context)
-        after = text_for(file, wanted.content)
+        after = await asyncio.to_thread(text_for, file, wanted.content)
 
         async def run() -> ToolResult:
             await still(target, context)
             current = await read_if_there(target, context)
-            return await _write(target, current, text_for(current, wanted.content), context)
+            now = await asyncio.to_thread(text_for, current, wanted.content)
+            return await _write(target, current, now, context)
 
         if file is not None and file.text == after:
             return Ready(read_requests(target, self.name, f"Write {target.name}"), run)
         _check_seen(target, file, context)
-        return Ready(edit_requests(target, file, after, self.name, "Write"), run)
+        requests = await asyncio.to_thread(edit_requests, target, file, after, self.name, "Write")
+        return Ready(requests, run)
 
 
 def text_for(file: FileText | None, content: str) -> str:
@@ -96,7 +96,7 @@ async def _write(target: Target, file: FileText | None, after: str, context: Too
         )
     _check_seen(target, file, context)
     written = await context.write(target.path, after, file)
-    change = diff(target.name, file.text if file else None, after)
+    change = await asyncio.to_thread(diff, target.name, file.text if file else None, after)
     done = "wrote" if file else "created"
     return ToolResult(
         f"{done} {target.name} ({len(split_lines(after)):,} lines){write_notes(written, after)}",

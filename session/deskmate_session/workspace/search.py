@@ -112,7 +112,8 @@ async def _with_ripgrep(
         "--json",
         "--no-config",
         "--no-ignore",
-        "--hidden", "--crlf",
+        "--hidden",
+        "--crlf",
         "--threads=1",
         f"--max-filesize={MAX_BYTES}",
     )

@@ -1,0 +1,242 @@
+-- From the server's shapes to lines of text with highlights. Pure: touches no buffer.
+
+local config = require("deskmate.config")
+
+---@class (exact) deskmate.Line
+---@field text string Without a line end.
+---@field hl? string Highlight group of the whole line.
+
+local M = {}
+
+local MAX_DETAIL_LINES = 200
+
+---Highlight groups; a colour scheme or the person may set them otherwise.
+M.highlights = {
+  DeskmateUser = "Title",
+  DeskmateAgent = "Function",
+  DeskmateReasoning = "Comment",
+  DeskmateTool = "Identifier",
+  DeskmateDone = "DiagnosticOk",
+  DeskmateError = "DiagnosticError",
+  DeskmateWarning = "DiagnosticWarn",
+  DeskmateAsk = "DiagnosticWarn",
+  DeskmateKeys = "Special",
+  DeskmateDetail = "Comment",
+  DeskmateAdded = "Added",
+  DeskmateRemoved = "Removed",
+}
+
+---@param text string
+---@return string
+local function one_line(text)
+  return (text:gsub("%s*\n%s*", " "))
+end
+
+---@param text string
+---@param hl? string
+---@param indent? string
+---@return deskmate.Line[]
+local function lines_of(text, hl, indent)
+  return vim.tbl_map(function(line)
+    return { text = (indent or "") .. line, hl = hl }
+  end, vim.split(text, "\n", { plain = true }))
+end
+
+---@param lines deskmate.Line[]
+---@param more deskmate.Line[]
+---@return deskmate.Line[]
+local function with(lines, more)
+  return vim.list_extend(lines, more)
+end
+
+---@param message deskmate.Message
+---@return deskmate.Line
+function M.header(message)
+  if message.role == "user" then
+    return { text = "# You", hl = "DeskmateUser" }
+  end
+  return { text = "# Deskmate", hl = "DeskmateAgent" }
+end
+
+---@param folder string
+---@return deskmate.Line[]
+function M.title(folder)
+  return { { text = "Deskmate in " .. vim.fn.fnamemodify(folder, ":~"), hl = "DeskmateDetail" } }
+end
+
+---@param part deskmate.Part
+---@param opened boolean Details are shown.
+---@param complete boolean The message is complete.
+---@return deskmate.Line[]
+function M.part(part, opened, complete)
+  if part.type == "text" then
+    return lines_of(part.label or part.text, part.voided and "DeskmateDetail" or nil)
+  elseif part.type == "reasoning" then
+    return M.reasoning(part, opened, complete)
+  elseif part.type == "tool" then
+    return M.tool(part, opened)
+  elseif part.type == "file" then
+    local range = part.range and (":%d-%d"):format(part.range.start.line + 1, part.range["end"].line) or ""
+    return { { text = "@" .. M.name(part.uri) .. range, hl = "DeskmateDetail" } }
+  end
+  return { { text = ("[%s]"):format(part.type), hl = "DeskmateDetail" } }
+end
+
+---Dimmed while it comes, one line afterwards.
+---@param part deskmate.ReasoningPart
+---@param opened boolean
+---@param complete boolean
+---@return deskmate.Line[]
+function M.reasoning(part, opened, complete)
+  local lines = lines_of(part.text, "DeskmateReasoning")
+  if not complete or opened or #lines == 1 then
+    return lines
+  end
+  local first = ("%s thought: %s"):format(config.get().icons.folded, lines[1].text)
+  return { { text = ("%s (%d lines)"):format(first, #lines), hl = "DeskmateReasoning" } }
+end
+
+---@param part deskmate.ToolPart
+---@param opened boolean
+---@return deskmate.Line[]
+function M.tool(part, opened)
+  local state = part.state
+  local failed = state.status == "error" or state.success == false
+  local icon = config.get().icons[failed and "error" or state.status]
+  local title = state.title or part.summary
+  local named = vim.startswith(title, part.tool)
+  local head = named and ("%s %s"):format(icon, title) or ("%s %s %s"):format(icon, part.tool, title)
+  local remark = M.outcome(state)
+  local hl = failed and "DeskmateError" or state.status == "completed" and "DeskmateDone" or "DeskmateTool"
+  local lines = { { text = one_line(remark and ("%s — %s"):format(head, remark) or head), hl = hl } }
+  if not opened then
+    return lines
+  end
+  if state.input ~= nil then
+    local input = type(state.input) == "string" and state.input or vim.inspect(state.input)
+    with(lines, lines_of(input, "DeskmateDetail", "    "))
+  end
+  if state.output and state.output ~= "" then
+    with(lines, lines_of(state.output, "DeskmateDetail", "  │ "))
+  end
+  if state.error then
+    with(lines, lines_of(state.error, "DeskmateError", "  │ "))
+  end
+  if #lines > MAX_DETAIL_LINES then
+    local left = #lines - MAX_DETAIL_LINES
+    lines = vim.list_slice(lines, 1, MAX_DETAIL_LINES)
+    table.insert(lines, { text = ("  │ … %d more lines"):format(left), hl = "DeskmateDetail" })
+  end
+  return lines
+end
+
+---What is worth saying about how a call ended.
+---@param state deskmate.ToolState
+---@return string?
+function M.outcome(state)
+  if state.rejectedBy then
+    return state.rejectedBy == "person" and "rejected" or ("rejected by a %s"):format(state.rejectedBy)
+  elseif state.timedOut then
+    return "timed out"
+  elseif state.interrupted then
+    return state.outcomeUnknown and "interrupted, it may have acted" or "interrupted"
+  elseif state.error then
+    return vim.split(state.error, "\n", { plain = true })[1]
+  elseif state.exitCode and state.exitCode ~= 0 then
+    return ("exit code %d"):format(state.exitCode)
+  end
+end
+
+---@param failure deskmate.Failure|deskmate.TurnError
+---@return deskmate.Line[]
+function M.failure(failure)
+  local lines = lines_of(config.get().icons.error .. " " .. failure.message, "DeskmateError")
+  return failure.hint and with(lines, lines_of(failure.hint, "DeskmateWarning", "  ")) or lines
+end
+
+---@type table<deskmate.Finish, string> What is told of a turn that did not simply end.
+local finishes = {
+  interrupted = "interrupted",
+  length = "the answer reached its longest length",
+  refused = "the model refused",
+  denied = "stopped, since you said no",
+  stepLimit = "stopped at the step limit",
+  budget = "stopped at the budget",
+  error = "failed",
+}
+
+---@param result deskmate.TurnResult
+---@return deskmate.Line[]?
+function M.result(result)
+  if result.error then
+    return M.failure(result.error)
+  end
+  local words = finishes[result.finish]
+  return words and { { text = "— " .. words, hl = "DeskmateWarning" } } or nil
+end
+
+---@param prompts deskmate.QueuedPrompt[]
+---@param held boolean
+---@return deskmate.Line[]
+function M.queue(prompts, held)
+  return vim.tbl_map(function(prompt)
+    return { text = ("↳ %s: %s"):format(held and "held" or "queued", one_line(prompt.text)), hl = "DeskmateDetail" }
+  end, prompts)
+end
+
+---@param ask deskmate.Ask
+---@return deskmate.Line[]
+function M.ask(ask)
+  local icons, keys = config.get().icons, config.get().keys
+  local lines = { { text = ("%s %s"):format(icons.ask, one_line(ask.title)), hl = "DeskmateAsk" } }
+  local detail = ask.detail or {}
+  if detail.command then
+    with(lines, lines_of(detail.command, nil, "  $ "))
+    table.insert(lines, { text = "  in " .. one_line(detail.workdir), hl = "DeskmateDetail" })
+  elseif detail.diff then
+    with(lines, M.diff(detail.diff))
+  elseif detail.url then
+    table.insert(lines, { text = "  " .. one_line(detail.url) })
+  elseif detail.tool then
+    with(lines, lines_of(("%s %s"):format(detail.tool, vim.inspect(detail.input)), nil, "  "))
+  end
+  local offers = { ("[%s] once"):format(keys.once) }
+  local patterns = vim.tbl_map(function(always)
+    return always.pattern
+  end, ask.always or {})
+  if ask.kind == "trust" then
+    offers = { ("[%s] trust"):format(keys.always) }
+  elseif #patterns > 0 then
+    table.insert(offers, ("[%s] this session"):format(keys.session))
+    table.insert(offers, ("[%s] always"):format(keys.always))
+  end
+  table.insert(offers, ("[%s] reject"):format(keys.reject))
+  if ask.kind ~= "trust" then
+    table.insert(offers, ("[%s] reject with a remark"):format(keys.remark))
+  end
+  table.insert(lines, { text = "  " .. table.concat(offers, "  "), hl = "DeskmateKeys" })
+  if #patterns > 0 then
+    local allowed = "  session and always allow: " .. one_line(table.concat(patterns, ", "))
+    table.insert(lines, { text = allowed, hl = "DeskmateDetail" })
+  end
+  return lines
+end
+
+---@param diff string
+---@return deskmate.Line[]
+function M.diff(diff)
+  return vim.tbl_map(function(line)
+    local first = line:sub(1, 1)
+    local hl = first == "+" and "DeskmateAdded" or first == "-" and "DeskmateRemoved" or nil
+    return { text = "  " .. line, hl = first == "@" and "DeskmateDetail" or hl }
+  end, vim.split(vim.trim(diff), "\n", { plain = true }))
+end
+
+---A path as a person names it.
+---@param uri string
+---@return string
+function M.name(uri)
+  return vim.fn.fnamemodify(vim.uri_to_fname(uri), ":~:.")
+end
+
+return M

@@ -1,0 +1,180 @@
+"""The one door to the terminal: colours where they are wanted, text of others made harmless."""
+
+import json
+import os
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, Literal, TextIO
+
+Style = Literal["plain", "dim", "bold", "red", "green", "yellow", "cyan"]
+
+_CODES: dict[Style, str] = {
+    "plain": "",
+    "dim": "\x1b[2m",
+    "bold": "\x1b[1m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "cyan": "\x1b[36m",
+}
+_RESET = "\x1b[0m"
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)},
+    0x7F: "␡",
+    **{code: f"<{code:02X}>" for code in range(0x80, 0xA0)},
+    **{code: f"<U+{code:04X}>" for code in _BIDI},
+}
+"""Control characters as pictures: an escape sequence can't run, and one can see that somebody tried.
+Bidirectional controls too, since they can make a command or a diff look like another one."""
+
+
+def harmless(text: str) -> str:
+    """Text of a model, a tool or a file, safe to print. Works on any piece of a stream."""
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def one_line(text: str) -> str:
+    """The same on a single line."""
+    return harmless(" ".join(text.split()))
+
+
+def cells(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(_cell(character) for character in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a line to a width in columns; `…` shows the cut."""
+    if cells(text) <= width:
+        return text
+    kept: list[str] = []
+    left = width - 1
+    for character in text:
+        left -= _cell(character)
+        if left < 0:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Break text at words; its own line ends stay."""
+    room = max(20, width - len(indent))
+    lines: list[str] = []
+    for line in text.split("\n"):
+        pieces = textwrap.wrap(line, room, break_on_hyphens=False, replace_whitespace=False) or [""]
+        lines += [f"{indent}{piece}".rstrip() for piece in pieces]
+    return lines
+
+
+def _cell(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+class Output:
+    """Where a command writes. What it is given goes out as it is: `harmless` is the caller's word."""
+
+    def __init__(self, stream: TextIO, environment: Mapping[str, str] = os.environ) -> None:
+        self._stream = stream
+        self._broken = False
+        self._at_start = True
+        self.terminal = _is_terminal(stream)
+        """A person looks at it."""
+        self.colour = self.terminal and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+        self.width = _width(stream, environment) if self.terminal else 100
+        """Columns."""
+
+    def line(self, text: str = "", style: Style = "plain") -> None:
+        """Print a line, on a line of its own."""
+        self.finish_line()
+        self.write(self.paint(text, style) + "\n")
+
+    def finish_line(self) -> None:
+        """What comes next begins on a new line."""
+        if not self._at_start:
+            self.write("\n")
+
+    def echoed(self) -> None:
+        """The person pressed return: the terminal stands at the start of a line."""
+        self._at_start = True
+
+    def write(self, text: str, style: Style = "plain") -> None:
+        """Print without a line end, at once."""
+        if self._broken or not text:
+            return
+        self._at_start = text.endswith("\n")
+        try:
+            print(self.paint(text, style), end="", file=self._stream, flush=True)
+        except BrokenPipeError:
+            # The reader has seen enough, as `| head` has; the work goes on, and exit must not stumble on it.
+            self._broken = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding or "ascii"
+            print(text.encode(encoding, "replace").decode(encoding), end="", file=self._stream, flush=True)
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """Print an object as one line of JSON."""
+        # ASCII only: no terminal, pipe or lone surrogate can hurt it.
+        self.write(json.dumps(value, separators=(",", ":")) + "\n")
+
+    def diff(self, patch: str, indent: str = "") -> None:
+        """Print a unified diff; its text is made harmless here."""
+        for line in harmless(patch).removesuffix("\n").split("\n"):
+            style: Style = "plain"
+            if line.startswith(("+++", "---")):
+                style = "bold"
+            elif line.startswith("@@"):
+                style = "cyan"
+            elif line.startswith("+"):
+                style = "green"
+            elif line.startswith("-"):
+                style = "red"
+            self.line(f"{indent}{line}", style)
+
+    def paint(self, text: str, style: Style) -> str:
+        """The text in a colour, where colours are wanted."""
+        if not self.colour or style == "plain" or not text:
+            return text
+        return f"{_CODES[style]}{text}{_RESET}"
+
+
+def stdout() -> Output:
+    """Standard output."""
+    return Output(sys.stdout)
+
+
+def stderr() -> Output:
+    """Standard error."""
+    return Output(sys.stderr)
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """Say on stderr why something failed and what to do next."""
+    out = stderr()
+    out.line(f"deskmate: {harmless(message)}", "red")
+    if hint:
+        out.line(f"  {harmless(hint)}")
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
+    asked = environment.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return max(40, int(asked))
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return max(40, columns or 80)
