@@ -6,6 +6,7 @@ Exits 0 whatever the figures are, and with a traceback when something broke.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -35,13 +36,14 @@ def main() -> None:
     args = parser.parse_args()
     rounds = args.rounds or (2 if args.quick else 5)
     rows: list[Row] = []
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="deskmate-bench-") as scratch:
         bench = Bench(Path(scratch), rounds, args.profile)
         for name in args.only or NAMES:
             print(f"{name} …", file=sys.stderr, flush=True)
             rows += NAMES[name](bench)
     print(render(rows))
-    print(f"\nMedians (min–max) of {rounds} rounds, ours and the reference in turn. {machine()}")
+    print(f"\nMedians (min–max) of {rounds} rounds, ours and the reference in turn. {machine(load)}")
 
 
 if __name__ == "__main__":

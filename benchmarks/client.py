@@ -4,6 +4,7 @@ import json
 import os
 import select
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ class Client:
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self.spawned = time.monotonic()
-        self._errors = (cwd / "stderr.txt").open("ab")
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the server
         self.process = subprocess.Popen(
             command, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
@@ -113,5 +114,6 @@ class Client:
             raise TimeoutError(f"the server said nothing for {DEADLINE} s")
         piece = os.read(self._out, 1 << 18)
         if not piece:
-            raise EOFError(f"the server ended; see {self._errors.name}")
+            self._errors.seek(0)
+            raise EOFError(f"the server ended: {self._errors.read()[-2000:].decode(errors='replace')}")
         self._buffer += piece

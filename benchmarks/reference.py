@@ -1,8 +1,9 @@
 """`python -m benchmarks.reference ADDRESS`: what the same streams cost without us.
 
-A process that takes one JSON line for each measurement and answers with one, `{"sent", "first", "end",
-"cpu"}`. `sdk` iterates the event objects of the Anthropic SDK, `chat` reads the OpenAI wire with httpx, `loop`
-sends bodies of the given sizes one after the other with httpx and reads the answers, unparsed.
+A process that takes one JSON line for each measurement and answers with one: when it sent, when it had the
+first delta and when the end, and its processor time. `sdk` iterates the event objects of the Anthropic SDK,
+`chat` reads the OpenAI wire with httpx, `loop` sends bodies of the given sizes one after the other with httpx
+and reads the answers, unparsed.
 """
 
 import asyncio

@@ -64,8 +64,8 @@ def render(rows: Sequence[Row]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def machine() -> str:
-    """Where this ran."""
+def machine(load_before: float) -> str:
+    """Where this ran, and what else ran there."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -74,10 +74,9 @@ def machine() -> str:
         ),
         "unknown processor",
     )
-    load = os.getloadavg()[0]
     return (
-        f"{os.cpu_count()} cores ({model}), Python {platform.python_version()}, "
-        f"{platform.system()} {platform.release()}, load {load:.1f} at the end."
+        f"{os.cpu_count()} cores ({model}), Python {platform.python_version()}, {platform.system()} "
+        f"{platform.release()}, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after."
     )
 
 

@@ -34,6 +34,7 @@ from deskmate_session.model.permissions import Rule
 from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
 from deskmate_session.model.settings import Settings
 from deskmate_session.providers.registry import KeySource, Registry
+from deskmate_session.providers.transfer import is_local
 from deskmate_session.runtime import recovery, watch
 from deskmate_session.runtime.asks import Asks
 from deskmate_session.runtime.bus import Bus, Sink
@@ -61,6 +62,7 @@ __all__ = [
     "Supervisor",
     "Turn",
     "config_home",
+    "is_local",
     "sqlite_version",
     "state_home",
     "survey",

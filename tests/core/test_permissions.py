@@ -87,7 +87,8 @@ def test_a_denied_command_is_found_in_chains(joint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["git log $(rm x)", "git log `rm x`", "git log > f", "git log *", "X=1 git log", 'git log "$X"']
+    "command",
+    ["git log $(rm x)", "git log `rm x`", "git log > f", "git log *", "X=1 git log", 'git log "$X"'],
 )
 def test_only_a_plain_command_is_allowed_by_a_rule(command: str) -> None:
     assert plain_words(command) is None

@@ -6,9 +6,9 @@
         nvim.wait_chat("[y] once")
         nvim.keys("y")
 
-It runs headless and sees nothing of the machine's own configuration. Waits have a deadline and are on what can be
-seen (a buffer's text, a file, a value); when one fails it says what the chat held, what Neovim told, and the end of
-the language server's log.
+It runs headless and sees nothing of the machine's own configuration. Waits have a deadline and are on what
+can be seen (a buffer's text, a file, a value); when one fails it says what the chat held, what Neovim told,
+and the end of the language server's log.
 """
 
 import contextlib
@@ -66,8 +66,8 @@ class Nvim:
     ) -> Self:
         """Start Neovim in `folder` with the plugin set up.
 
-        `fp` is the model server; `config` is merged over the person's layer of configuration; `options` over what
-        `require("deskmate").setup` is given.
+        `fp` is the model server; `config` is merged over the person's layer of configuration; `options` over
+        what `require("deskmate").setup` is given.
         """
         home.mkdir(parents=True, exist_ok=True)
         dirs = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "STATE", "DATA", "CACHE")}
@@ -243,7 +243,8 @@ class Nvim:
             return "Neovim was left"
         log = self.home / "state" / "nvim" / "lsp.log"
         tail = log.read_text(errors="replace")[-3000:] if log.exists() else ""
-        return f"--- chat ({self.status()}):\n{self.chat()}\n--- told: {json.dumps(self.told())}\n--- lsp.log:\n{tail}"
+        told = json.dumps(self.told())
+        return f"--- chat ({self.status()}):\n{self.chat()}\n--- told: {told}\n--- lsp.log:\n{tail}"
 
 
 def _is_key(name: str) -> bool:

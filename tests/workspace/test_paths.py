@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskmate_session.errors import ToolFailure
 from deskmate_session.core.guard import guard
+from deskmate_session.errors import ToolFailure
 from deskmate_session.workspace.paths import inside, path_to_uri, resolve, shown, uri_to_path
 
 

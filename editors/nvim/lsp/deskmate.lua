@@ -10,7 +10,11 @@ return {
   root_dir = function(bufnr, on_dir)
     on_dir(require("deskmate.client").root(bufnr))
   end,
-  capabilities = { experimental = { deskmate = { ask = true, save = true } } },
+  capabilities = {
+    -- Neovim takes versioned edits but doesn't say so; without them a server can't guard an edit.
+    workspace = { workspaceEdit = { documentChanges = true } },
+    experimental = { deskmate = { ask = true, save = true } },
+  },
   before_init = function(params)
     params.initializationOptions = { deskmate = require("deskmate.config").server_options() }
   end,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deskmate_server.cli.demo_asks import Asker
 from deskmate_server.cli.demo_editor import DemoEditor
+from deskmate_server.cli.interrupts import interruptible
 from deskmate_server.cli.live import Live
 from deskmate_server.cli.lsp_client import LspClient, Params, ServerError
 from deskmate_server.cli.output import Output, complain, harmless, one_line, stdout, wrap
@@ -37,7 +38,7 @@ def run() -> int:
     out = stdout()
     with tempfile.TemporaryDirectory(prefix="deskmate-demo-", ignore_cleanup_errors=True) as made:
         try:
-            asyncio.run(_Demo(out, Path(made).resolve()).run())
+            interruptible(_Demo(out, Path(made).resolve()).run())
         except (_Failed, ServerError) as failed:
             out.line()
             complain(f"the demo failed: {failed}")
@@ -54,13 +55,13 @@ class _Demo:
         self._home = home
         self._folder = home / "shop"
         self._python = _environment(home)
-        self._live = Live(out, out, reasoning=True)
+        self._live = Live(out, out, everything=True)
         person = out.terminal and sys.stdin.isatty()
         self._asker = Asker(out, self._live, person=person)
         self._person = person
 
-    async def run(self) -> None:
-        """The scenes, in order."""
+    async def run(self) -> int:
+        """The scenes, in order. Raises `_Failed`."""
         self._prepare()
         self._introduce()
         self._scene("The tests before")
@@ -77,6 +78,7 @@ class _Demo:
             await supervisor.close()
         if code != 0:
             raise _Failed(f"the server ended with exit code {code}")
+        return 0
 
     async def _session(self, client: LspClient) -> None:
         editor = DemoEditor(client)
@@ -101,8 +103,8 @@ class _Demo:
         await self._story(client, session)
         sound = await self._verify(client, session)
         if result["finish"] != "stop":
-            error = result.get("error") or {}
-            why = error.get("message") or ("you said no" if result["finish"] == "denied" else "see above")
+            error: Params = result.get("error") or {}
+            why = error.get("message", "you said no" if result["finish"] == "denied" else "see above")
             raise _Failed(f"the turn ended with {result['finish']!r}: {why}")
         if not green:
             raise _Failed("the tests are still red")

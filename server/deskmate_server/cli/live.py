@@ -1,4 +1,4 @@
-"""Shows a turn while it goes on: streamed text, and a line for each state of a call."""
+"""Shows a turn while it goes on: streamed text, and what the calls do."""
 
 from typing import Any
 
@@ -14,12 +14,15 @@ _STATES: dict[str, tuple[str, Style]] = {
 
 
 class Live:
-    """Takes `Update`s as JSON objects. Text goes to one output, calls to another; they may be the same."""
+    """Takes `Update`s as JSON objects. Text goes to one output, calls to another; they may be the same.
 
-    def __init__(self, text: Output, calls: Output, *, reasoning: bool = False) -> None:
+    With `everything`, reasoning is shown too, and a call gets a line for each of its states, not one in all.
+    """
+
+    def __init__(self, text: Output, calls: Output, *, everything: bool = False) -> None:
         self._text = text
         self._calls = calls
-        self._reasoning = reasoning
+        self._everything = everything
         self._kinds: dict[str, str] = {}
         self._shown: dict[str, int] = {}
         """Code points that were printed, by part."""
@@ -56,7 +59,7 @@ class Live:
         shown = self._shown.get(part_id, 0)
         new = text[max(0, shown - offset) :]
         reasoning = self._kinds.get(part_id) == "reasoning"
-        if not new or (reasoning and not self._reasoning):
+        if not new or (reasoning and not self._everything):
             return
         self._shown[part_id] = offset + len(text)
         if part_id != self._current:
@@ -79,11 +82,13 @@ class Live:
         ):
             return
         self._states[part["callId"]] = status
+        if status in ("pending", "running") and not self._everything:
+            return
         self.end_text()
         mark, style = _STATES[status]
         line = call_line(part["tool"], state.get("input"))
         if status == "completed":
-            line += f": {in_short(state.get('output') or '', state.get('exitCode'))}"
+            line += f": {in_short(part['tool'], state.get('output') or '', state.get('exitCode'))}"
             if not state.get("success", True):
                 mark, style = _STATES["error"]
         elif status == "error":

@@ -1,10 +1,9 @@
 """Arguments to commands. Each command's module is imported only when it runs."""
 
 import argparse
-import signal
 from collections.abc import Sequence
 
-INTERRUPTED = 128 + signal.SIGINT
+INTERRUPTED = 130
 
 
 def run(argv: Sequence[str]) -> int:

@@ -155,7 +155,7 @@ class _Teller:
     ) -> Line:
         if cause is None and event.cause is not None:
             cause = self._ids.get(event.cause)
-        return Line(event.seq, event.at, label, _cut(harmless(text)), cause, style)
+        return Line(event.seq, event.at, label, _cut(harmless(text.strip())), cause, style)
 
     def _begin(self, part: Part) -> None:
         if isinstance(part, TextPart | ReasoningPart):
@@ -180,9 +180,11 @@ class _Teller:
         cause = self._calls.get(fact.call_id)
         about = self._about.get(fact.call_id, fact.tool)
         if isinstance(fact, e.CallFailed):
-            return self._line(event, "failed", f"{about}: {fact.kind}: {fact.error}", cause, "red")
+            kind = "" if fact.error.startswith(fact.kind) else f"{fact.kind}: "
+            return self._line(event, "failed", f"{about}: {kind}{fact.error}", cause, "red")
         style: Style = "green" if fact.success else "red"
-        return self._line(event, "done", f"{about}: {in_short(fact.output, fact.exit_code)}", cause, style)
+        short = in_short(fact.tool, fact.output, fact.exit_code)
+        return self._line(event, "done", f"{about}: {short}", cause, style)
 
     def _change(self, event: e.LoggedEvent, fact: e.ChangeApplied | e.ChangeRefused) -> Line:
         cause = self._calls.get(fact.call_id)
@@ -205,7 +207,8 @@ class _Teller:
             case _:
                 what = ask.title
         self._asks[ask.id] = event.seq
-        text = f"may it {ask.permission or 'do this'}: {one_line(what)}?"
+        verb = {"bash": "run", "edit": "edit", "read": "read"}.get(ask.permission or "", "do")
+        text = f"may it {verb} {one_line(what)}?"
         return self._line(event, "asks", text, self._calls.get(ask.call_id or ""), "yellow")
 
     def _name(self, uri: str) -> str:
@@ -222,14 +225,14 @@ def call_line(tool: str, args: Any) -> str:
     return one_line(f"{tool} {subject}")
 
 
-def in_short(output: str, exit_code: int | None) -> str:
+def in_short(tool: str, output: str, exit_code: int | None) -> str:
     """A result in a few words: how a command ended and its last line; else the one line, or how many."""
     lines = [line for line in output.strip().splitlines() if line.strip()]
     if exit_code is not None:
         said = [line for line in lines if not line.startswith("[exit code")]
         return one_line(f"exit code {exit_code}" + (f", {said[-1]}" if said else ""))
-    if len(lines) > 1:
-        return f"{len(lines):,} lines"
+    if len(lines) > 1 or (lines and tool in ("read", "list", "glob", "grep")):
+        return "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
     return one_line(lines[0]) if lines else "no output"
 
 

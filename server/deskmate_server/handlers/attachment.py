@@ -48,8 +48,12 @@ class Attachment:
         self.documents.connect(self.server)
         self.documents.subscribe(self._document_changed)
         self.server.on_initialize(self._initialize)
+
+        def initialized(_params: types.InitializedParams) -> None:
+            self._begin_loading()
+
         # A function of its own: pygls marks what it registers, and a bound method takes no marks.
-        self.server.feature(types.INITIALIZED)(lambda _params: self._begin_loading())
+        self.server.feature(types.INITIALIZED)(initialized)
 
     # ── Kernels ──────────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,7 @@ class Reads:
         match query:
             case q.ListSessions():
                 found = await self._log.list_sessions(
-                    archived=query.archived, query=query.query, cursor=query.cursor, limit=query.limit
+                    archived=bool(query.archived), query=query.query, cursor=query.cursor, limit=query.limit
                 )
                 return c.SessionPage(sessions=tuple(found.sessions), next_cursor=found.next_cursor)
             case q.GetSession():

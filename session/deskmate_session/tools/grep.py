@@ -5,12 +5,12 @@ import time
 
 from pydantic import Field
 
+from deskmate_session.core.guard import is_secret
 from deskmate_session.model.base import Wire
 from deskmate_session.model.ports import Effect, Prepared, ToolContext, ToolLimits, ToolResult
 from deskmate_session.tools.searching import Listing, list_files, named
 from deskmate_session.tools.support import Ready, find_target, narrow, prompt, read_requests, still
 from deskmate_session.workspace.globs import compile_glob
-from deskmate_session.core.guard import is_secret
 from deskmate_session.workspace.search import Found, find_ripgrep, search
 
 _MAX_MATCHES = 500

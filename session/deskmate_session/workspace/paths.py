@@ -1,7 +1,6 @@
 """Paths: where a name really leads, whether that is inside, what kind of file it is, and file URIs."""
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes, urlsplit

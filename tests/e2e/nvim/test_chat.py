@@ -175,3 +175,29 @@ def test_another_plugin_sees_nothing_of_our_updates(nvim: Nvim, fp: FakeProvider
     nvim.wait_chat("Fine.")
     nvim.wait_idle()
     assert set(nvim.lua("return _G.kinds")) <= {"begin", "report", "end"}
+
+
+def test_repeated_and_missing_pieces_of_a_stream_are_noticed(nvim: Nvim) -> None:
+    """Offsets count code points: what is repeated is left out, and after a gap the whole is asked for."""
+    seen, asked = nvim.lua(
+        """
+        local seen, asked = {}, 0
+        local view = { message = function() end, part = function() end, state = function() end,
+          text = function(_, _, text) table.insert(seen, text) end }
+        local session = require('deskmate.session').new('/', nil, view)
+        session.catch_up = function() asked = asked + 1 end
+        local part = { id = 'prt_1', type = 'text', text = '' }
+        session:apply({ kind = 'message', message = { id = 'msg_1', role = 'assistant', parts = { part } } })
+        local function delta(offset, text)
+          session:apply({ kind = 'delta', messageId = 'msg_1', partId = 'prt_1', field = 'text',
+            offset = offset, text = text })
+        end
+        delta(0, '漢😋')
+        delta(1, '😋e')
+        delta(0, '漢')
+        delta(9, 'far')
+        delta(3, 'f')
+        return { seen, asked }
+        """
+    )
+    assert (seen, asked) == (["漢😋", "e", "f"], 1)

@@ -100,40 +100,65 @@ local function reload(bufnr)
   vim.bo[bufnr].autoread = autoread
 end
 
----The agent changed files. Clean buffers are read anew; a buffer with unsaved text keeps it, and is named.
+---@type table<integer, string> The stamp of the file that a person was warned of, by buffer.
+local warned = {}
+
+---Reads a buffer anew if its file changed and it is clean; else warns, once for each change.
+---@param bufnr integer
+---@return string? kept The file's name, if the buffer holds unsaved text and was warned of just now.
+local function settle(bufnr)
+  local now = stamp(bufnr)
+  if not now or not stamps[bufnr] or now == stamps[bufnr] then
+    return nil
+  end
+  if not vim.bo[bufnr].modified then
+    reload(bufnr)
+    return nil
+  end
+  if warned[bufnr] == now then
+    return nil
+  end
+  warned[bufnr] = now
+  local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(bufnr), ":~:.")
+  local words = "Deskmate: %s changed on disk; your unsaved text is kept (:edit! takes the file, :write! your text)"
+  vim.notify(words:format(name), vim.log.levels.WARN)
+  return name
+end
+
+---The agent changed files: see that their buffers show it.
 ---@param diffs deskmate.FileDiff[]
 ---@return string[] kept Files whose buffer holds unsaved text and whose disk is newer.
 function M.changed(diffs)
   local kept = {}
   for _, diff in ipairs(diffs) do
     local bufnr = buffer_of(diff.uri)
-    if bufnr and not vim.bo[bufnr].modified then
-      reload(bufnr)
-    elseif bufnr and stamps[bufnr] and stamp(bufnr) ~= stamps[bufnr] then
-      local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(bufnr), ":~:.")
-      table.insert(kept, name)
-      local words = "Deskmate changed %s on disk; your unsaved text is kept (:edit! takes the file, :write! your text)"
-      vim.notify(words:format(name), vim.log.levels.WARN)
-    end
+    table.insert(kept, bufnr and settle(bufnr))
   end
   return kept
 end
 
----Reads clean buffers of a folder anew where their file changed, whoever did it.
+---Looks at every buffer of a folder: a command may have changed any file.
 ---@param root string
+---@return string[] kept As above.
 function M.check_folder(root)
+  local kept = {}
   for _, bufnr in ipairs(vim.api.nvim_list_bufs()) do
-    local inside = is_file(bufnr) and vim.startswith(vim.api.nvim_buf_get_name(bufnr), root .. "/")
-    if inside and not vim.bo[bufnr].modified and stamps[bufnr] and stamp(bufnr) ~= stamps[bufnr] then
-      reload(bufnr)
+    if is_file(bufnr) and vim.startswith(vim.api.nvim_buf_get_name(bufnr), root .. "/") then
+      table.insert(kept, settle(bufnr))
     end
   end
+  return kept
 end
 
 ---Begins a new undo step: without it an edit that arrives while the person types is undone with their typing.
 ---@param bufnr integer
 local function break_undo(bufnr)
   vim.bo[bufnr].undolevels = vim.bo[bufnr].undolevels
+  local mode = vim.api.nvim_get_mode()
+  if mode.mode == "i" and not mode.blocking and bufnr == vim.api.nvim_get_current_buf() then
+    -- What is typed next has to begin a step as well, which only a key can say (|i_CTRL-G_u|).
+    vim.api.nvim_feedkeys(vim.keycode("<C-g>u"), "in", false)
+  end
 end
 
 ---Handles `workspace/applyEdit`: as Neovim does, but every document's version is checked (Neovim checks the first
@@ -155,6 +180,9 @@ function M.apply_edit(err, params, ctx)
       end
       table.insert(buffers, bufnr)
     end
+  end
+  for uri in pairs(params.edit.changes or {}) do
+    table.insert(buffers, buffer_of(uri))
   end
   vim.tbl_map(break_undo, buffers)
   -- The label is left out: Neovim would print it, and a long one stops the editor with a hit-enter prompt.

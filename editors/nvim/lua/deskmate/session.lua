@@ -278,7 +278,7 @@ function kinds.status(self, update)
   self.retry = update.status == "retrying" and update.message or nil
   self.view:state()
   if update.status == "idle" then
-    files.check_folder(self.root)
+    self:warn(files.check_folder(self.root))
   end
 end
 
@@ -306,13 +306,15 @@ function kinds.askResolved(_, update)
 end
 
 function kinds.changes(self, update)
-  local kept = files.changed(update.files)
-  if #kept > 0 then
-    local lines = { { text = "! changed on disk; your unsaved text is kept:", hl = "DeskmateWarning" } }
-    for _, name in ipairs(kept) do
-      table.insert(lines, { text = "  " .. name, hl = "DeskmateWarning" })
-    end
-    self.view:notice(client_.id("tok_"), lines)
+  self:warn(files.changed(update.files))
+end
+
+---@package
+---@param kept string[] Files whose buffers hold unsaved text while the disk is newer.
+function Session:warn(kept)
+  for _, name in ipairs(kept) do
+    local words = ("! %s changed on disk; your unsaved text is kept"):format(name)
+    self.view:notice(client_.id("tok_"), { { text = words, hl = "DeskmateWarning" } })
   end
 end
 
