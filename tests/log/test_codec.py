@@ -94,11 +94,6 @@ def test_a_payload_comes_back_equal(draft: e.Draft):
     assert codec.decode(type, version, codec.encode(draft.payload)) == draft.payload
 
 
-def test_a_required_field_that_is_null_stays():
-    data = codec.to_data(support.changed().payload)
-    assert (data["before"], data["after"]) == (None, None)
-
-
 @pytest.mark.parametrize("plain", [b"{", b'{"messageId":1}', b"[]"])
 def test_bytes_that_are_no_payload_are_corrupt(plain: bytes):
     with pytest.raises(LogCorrupt, match=r"the payload is no 'part\.appended'"):

@@ -47,6 +47,8 @@ def run() -> int:
 class _Doctor:
     def __init__(self, out: Output) -> None:
         self._out = out
+        # In a pipe each finding stays on its line, for `grep`.
+        self._width = out.width if out.terminal else 10_000
         self._missing: list[str] = []
         self._loaded = load_settings({}, os.environ)
         self._settings: Settings = self._loaded.settings
@@ -157,7 +159,7 @@ class _Doctor:
             return 0
         self._out.line("To do:", "bold")
         for step in self._missing:
-            for line in wrap(f"→ {harmless(step)}", self._out.width, "  "):
+            for line in wrap(f"→ {harmless(step)}", self._width, "  "):
                 self._out.line(line, "yellow")
         return 1
 
@@ -193,7 +195,7 @@ class _Doctor:
         self._missing.append(step)
 
     def _item(self, mark: str, text: str, style: Style) -> None:
-        first, *rest = wrap(harmless(text), self._out.width - 4)
+        first, *rest = wrap(harmless(text), self._width - 4)
         self._out.line(f"  {self._out.paint(mark, style)} {first}")
         for line in rest:
             self._out.line(f"    {line}")

@@ -133,4 +133,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(0, f"deskmate {version('deskmate')}\n")
+        from deskmate_server.cli.output import stdout
+
+        stdout().line(f"deskmate {version('deskmate')}")
+        parser.exit(0)

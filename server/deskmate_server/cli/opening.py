@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from deskmate_server.cli.output import complain, harmless, stderr
-from deskmate_server.editor.host import NoEditor
+from deskmate_server.editor.no_editor import NoEditor
 from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.kernel import Kernel, KernelOptions, load_settings, state_dir_name, state_home
 from deskmate_session.model.permissions import Rule

@@ -61,12 +61,14 @@ def shorten(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Break text at words; its own line ends stay."""
+    """Break text at words; its own line ends stay, and so do long words, such as paths."""
     room = max(20, width - len(indent))
     lines: list[str] = []
     for line in text.split("\n"):
-        pieces = textwrap.wrap(line, room, break_on_hyphens=False, replace_whitespace=False) or [""]
-        lines += [f"{indent}{piece}".rstrip() for piece in pieces]
+        pieces = textwrap.wrap(
+            line, room, break_on_hyphens=False, break_long_words=False, replace_whitespace=False
+        )
+        lines += [f"{indent}{piece}".rstrip() for piece in pieces or [""]]
     return lines
 
 

@@ -130,21 +130,3 @@ def _open(document: Document) -> OpenDocument:
         version=document.version,
         dirty=document.dirty,
     )
-
-
-class NoEditor:
-    """The `Host` of a headless run: nothing is open."""
-
-    def document(self, path: str) -> OpenDocument | None:
-        """Nothing is open."""
-        return None
-
-    def can_apply(self) -> bool:
-        """There is no editor."""
-        return False
-
-    async def apply(
-        self, path: str, before: str, changes: Sequence[TextChange], after: str, label: str
-    ) -> ApplyOutcome:
-        """Refuse: there is no editor."""
-        return ApplyOutcome(False, None, False, "there is no editor")
