@@ -37,10 +37,9 @@ ASK = Ask(
 def test_prompts_wait_in_order_and_a_new_one_goes_before_a_held_queue() -> None:
     state = fold(received("msg_1"), received("msg_2"), received("msg_3"), started("msg_1"))
     assert (state.queue, state.held) == (["msg_2", "msg_3"], False)
-    held = fold(
-        received("msg_1"), started("msg_1"), received("msg_2"), ended(message_id="msg_1"),
-        e.QueueHeld(reason="interrupted"), received("msg_new"), received("msg_late"), e.MessageUnqueued(message_id="msg_2"),
-    )  # fmt: skip
+    interrupted = [received("msg_1"), started("msg_1"), received("msg_2"), ended(message_id="msg_1")]
+    later = [received("msg_new"), received("msg_late"), e.MessageUnqueued(message_id="msg_2")]
+    held = fold(*interrupted, e.QueueHeld(reason="interrupted"), *later)
     assert (held.queue, held.held) == (["msg_new", "msg_late"], False)
     assert "msg_2" not in held.conversation.messages
     assert fold(e.QueueHeld(reason="crash")).held is False

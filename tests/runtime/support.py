@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from deskmate_server.editor.host import NoEditor
+from deskmate_server.editor.no_editor import NoEditor
 from deskmate_session.config.layers import load
 from deskmate_session.core.state import SessionState
 from deskmate_session.kernel import Kernel, KernelOptions

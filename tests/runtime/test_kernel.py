@@ -8,7 +8,7 @@ import pytest
 from deskmate_session.errors import Rejected
 from deskmate_session.model import commands as c
 from deskmate_session.model import queries as q
-from deskmate_session.model.messages import FileInput, TextInput
+from deskmate_session.model.messages import FileInput, TextInput, TextPart, ToolPart, ToolState, Usage
 from deskmate_session.model.updates import AcceptedUpdate, Delta, MessageUpdate
 from tests.runtime.support import Seen, create, folded, kernel, logged, prompt, read_log
 
@@ -210,7 +210,6 @@ say: quick answer
 async def test_what_a_dead_process_left_is_settled_at_the_next_start(tmp_path: Path) -> None:
     from deskmate_session.log.store import EventLog
     from deskmate_session.model import events as e
-    from deskmate_session.model.messages import TextPart, ToolPart, ToolState
     from tests.runtime.support import CountingIds, StillClock
 
     async with kernel(tmp_path, HELLO) as opened:
@@ -252,7 +251,7 @@ async def test_what_a_dead_process_left_is_settled_at_the_next_start(tmp_path: P
         finish="toolCalls",
         confidence="deterministic",
         calls=(e.CallRequested(call_id="call_1", tool="bash", args={"command": "x"}),),
-        usage={},  # pyright: ignore
+        usage=Usage(),
     )
     facts = [
         received,

@@ -31,10 +31,10 @@ class Noisy:
         return self
 
     async def run(self) -> ToolResult:
-        print("printed noise")  # noqa: T201 -- the point of this tool
+        print("printed noise")
         sys.stdout.flush()
         os.write(1, b"Content-Length: 5\r\n\r\nnoise\n")
-        subprocess.run(["sh", "-c", "echo child noise; cat"], check=True)  # noqa: ASYNC221
+        subprocess.run(["sh", "-c", "echo child noise; cat"], check=True)
         return ToolResult("made noise", "noise")
 
 

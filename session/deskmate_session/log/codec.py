@@ -7,7 +7,6 @@ re-encoded. On disk a payload is the JSON itself (it begins with `{`) or its zli
 import json
 import re
 import zlib
-from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
