@@ -13,7 +13,7 @@ from importlinter.cli import lint_imports
 
 from tests.architecture.source import ROOT
 
-SERVER_MAY_SEE = ("kernel", "model", "errors")
+SERVER_MAY_SEE = ("kernel", "model", "errors", "supervisor")
 """What the server may import of the session."""
 
 IN_ONE_FILE = {"anthropic": "deskmate_session.providers.", "mcp": "deskmate_session.mcp."}
@@ -53,7 +53,7 @@ def test_the_contracts_hold() -> None:
     assert code == 0, said.getvalue()
 
 
-def test_the_server_sees_only_the_front_door_the_model_and_the_errors() -> None:
+def test_the_server_sees_only_the_front_door_the_model_errors_and_the_supervisor() -> None:
     assert not forbidden_to_the_server(imports())
 
 

@@ -278,7 +278,7 @@ export interface ChangeStarted {
   uri: string;
   /** Object hash of the content before; absent: the file does not exist. */
   before?: string;
-  /** What stands afterwards; absent: nothing does. Of a page: only what comes after this position. */
+  /** Object hash of the content to be. */
   after?: string;
   /** The way the change took. */
   via: Via;
