@@ -122,7 +122,7 @@ class Kernel:
         self._bus = Bus()
         self._supervisor = Supervisor()
         self._sessions = Sessions(log, self._bus)
-        self._asks = Asks(log, options.ids, options.clock, settings.ask_timeout_ms)
+        self._asks = Asks(self._sessions, options.ids, options.clock, settings.ask_timeout_ms)
         self._objects = Objects(state_dir)
         self._providers = Registry(settings, options.environment)
         self._live: dict[str, AnswerProcessor] = {}
@@ -134,7 +134,7 @@ class Kernel:
         self._tools = specs = tools.specs()
         version = hashlib.sha256(repr(specs).encode()).hexdigest()[:12]
         inference = Inference(
-            log=log,
+            sessions=self._sessions,
             bus=self._bus,
             ids=options.ids,
             clock=options.clock,
@@ -145,7 +145,7 @@ class Kernel:
             live=self._live,
         )
         calls = Calls(
-            log=log,
+            sessions=self._sessions,
             bus=self._bus,
             asks=self._asks,
             changes=changes,
@@ -155,8 +155,8 @@ class Kernel:
             place=self._place(settings),
             supervisor=self._supervisor,
         )
-        loop = Loop(log, calls, inference, agents.agents(), self._providers.resolve, owner.id)
-        self._coordinator = Coordinator(log, self._sessions, loop, self._supervisor, options.ids)
+        loop = Loop(self._sessions, calls, inference, agents.agents(), self._providers.resolve, owner.id)
+        self._coordinator = Coordinator(self._sessions, loop, self._supervisor, options.ids)
 
     @classmethod
     async def open(cls, options: KernelOptions) -> "Kernel":
@@ -220,9 +220,7 @@ class Kernel:
         facts = decide.receive(state, command, message_id, self._options.ids)
         detach = self._show(state, message_id, sink)
         try:
-            events = await self._log.append(
-                command.session_id, [e.Draft(fact) for fact in facts], durable=True
-            )
+            events = await self._sessions.append(command.session_id, *facts, durable=True)
         except BaseException:
             detach()
             raise
@@ -236,7 +234,7 @@ class Kernel:
         state = await self._sessions.get(session_id)
         if message_id not in state.queue:
             return False
-        await self._log.append(session_id, [e.Draft(e.MessageUnqueued(message_id=message_id))], durable=True)
+        await self._sessions.append(session_id, e.MessageUnqueued(message_id=message_id), durable=True)
         self._sessions.drop_waiters(session_id, message_id)
         return True
 
@@ -282,7 +280,7 @@ class Kernel:
         resolved = self._check(command.agent, command.model)
         fact = decide.create(command, self.folder_uri, self._options.settings.agent, resolved)
         session_id = command.id or self._options.ids.new("ses")
-        await self._log.append(session_id, [e.Draft(fact)], durable=True)
+        await self._sessions.append(session_id, fact, durable=True)
         return (await self._sessions.get(session_id)).info
 
     async def _known(self, session_id: str) -> Session | None:
@@ -296,13 +294,13 @@ class Kernel:
         if command.agent is not None or command.model is not None:
             self._check(command.agent, command.model or state.info.model)
         if (fact := decide.update(command)) is not None:
-            await self._log.append(command.session_id, [e.Draft(fact)])
+            await self._sessions.append(command.session_id, fact)
         return state.info
 
     async def _delete(self, command: c.DeleteSession) -> None:
         await self._sessions.get(command.session_id)
         await self._coordinator.interrupt(command.session_id)
-        await self._log.append(command.session_id, [e.Draft(e.SessionDeleted())], durable=True)
+        await self._sessions.append(command.session_id, e.SessionDeleted(), durable=True)
 
     def _check(self, agent: str | None, model: str | None) -> str:
         """The model's id, after both names were found; its provider starts to load meanwhile."""

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from deskmate_session.errors import DeskmateError
+
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
@@ -34,5 +36,7 @@ class Supervisor:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        # Our own errors are answers to whoever waits for the task; anything else is a fault to look at.
+        if error is not None and not isinstance(error, DeskmateError):
             _logger.error("task %s failed", task.get_name(), exc_info=error)

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from deskmate_server.editor.capabilities import Client
 from deskmate_server.editor.documents import Document, DocumentStore
-from deskmate_server.editor.no_editor import NoEditor as NoEditor
 from deskmate_server.editor.workspace_edits import workspace_edit
 from deskmate_server.wire.errors import ClientError, ClientGone
 from deskmate_server.wire.server import WireServer

@@ -65,20 +65,49 @@ def _read_toml(path: Path, warnings: list[str]) -> dict[str, Any]:
 def _usable(
     origin: str, layer: dict[str, Any], env: Mapping[str, str], warnings: list[str]
 ) -> dict[str, Any]:
-    """The layer's keys that are valid on their own; each other one becomes a warning with its place."""
-    usable: dict[str, Any] = {}
+    """The layer without what can't be used: each such key, and nothing beside it, becomes a warning."""
     unset: list[str] = []
-    for key, value in _replace_env(layer, env, unset).items():
-        try:
-            Settings.model_validate({key: value})
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            warnings.append(f"{origin}: {place} is ignored: {first['msg']}")
-        else:
-            usable[key] = value
+    usable = _replace_env(layer, env, unset)
+    while (error := _error(usable)) is not None:
+        place, what = error
+        warnings.append(f"{origin}: {'.'.join(place)} is ignored: {what}")
+        _remove(usable, place)
     warnings += [f"{origin}: environment variable {name!r} is not set" for name in dict.fromkeys(unset)]
     return usable
+
+
+def _error(table: dict[str, Any]) -> tuple[list[str], str] | None:
+    """A key that can't be used, as far down as one can be named, and what is wrong with it."""
+    try:
+        Settings.model_validate(table)
+    except ValidationError as error:
+        found = [
+            (_place(table, item["loc"]), item["msg"])
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        return max(found, key=lambda place_and_message: len(place_and_message[0]))
+    return None
+
+
+def _place(table: dict[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys of an error's location; it also names members of unions, which are no keys."""
+    place: list[str] = []
+    at: Any = table
+    for step in map(str, loc):
+        key = next((k for k in (step, to_snake(step)) if isinstance(at, dict) and k in at), None)
+        if key is not None:
+            place.append(key)
+            at = cast("dict[str, Any]", at)[key]
+    return place
+
+
+def _remove(table: dict[str, Any], place: list[str]) -> None:
+    if not place:  # nothing that can be named: none of it can be trusted
+        table.clear()
+        return
+    for step in place[:-1]:
+        table = table[step]
+    del table[place[-1]]
 
 
 def _replace_env(table: dict[str, Any], env: Mapping[str, str], unset: list[str]) -> dict[str, Any]:

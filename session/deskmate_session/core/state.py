@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from deskmate_session.core.causes import Causes
 from deskmate_session.core.context import work_block
 from deskmate_session.core.conversation import Conversation
 from deskmate_session.core.work_context import WorkContextFold
@@ -36,6 +37,7 @@ class SessionState:
 
     __slots__ = (
         "asks",
+        "causes",
         "conversation",
         "cost",
         "deleted",
@@ -55,6 +57,7 @@ class SessionState:
         self.deleted = False
         self.seq = 0
         self.conversation = Conversation()
+        self.causes = Causes()
         self.work_context = WorkContextFold()
         self.turn: TurnState | None = None
         self.queue: list[str] = []
@@ -81,6 +84,7 @@ class SessionState:
         self.seq = event.seq
         self.conversation.apply(event)
         self.work_context.apply(event)
+        self.causes.apply(event)
         self._apply(event)
         if self.session is not None:
             self.session = self.session.model_copy(update={"seq": event.seq, "updated_at": event.at})

@@ -235,6 +235,8 @@ class EventLog:
 
 def _caller() -> str:
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way; inspect costs ms
+    while frame.f_code.co_name == "append" and frame.f_back is not None:
+        frame = frame.f_back  # a door in front of ours
     return f"{frame.f_globals['__name__']}:{frame.f_code.co_name}:{frame.f_lineno}"
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskmate_session.errors import Rejected
-from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.commands import ReplyAsk
 from deskmate_session.model.messages import AlwaysPattern, Ask
 from deskmate_session.model.permissions import PermissionRequest, Reply
 from deskmate_session.model.ports import Clock, Ids
+from deskmate_session.runtime.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Answer:
 class Asks:
     """Asks that wait for an answer."""
 
-    def __init__(self, log: EventLog, ids: Ids, clock: Clock, timeout_ms: int | None) -> None:
-        self._log = log
+    def __init__(self, sessions: Sessions, ids: Ids, clock: Clock, timeout_ms: int | None) -> None:
+        self._sessions = sessions
         self._ids = ids
         self._clock = clock
         self._timeout = None if timeout_ms is None else timeout_ms / 1000
@@ -55,13 +55,13 @@ class Asks:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[ask.id] = (ask, future)
         try:
-            await self._log.append(session_id, [e.Draft(e.AskOpened(ask=ask))])
+            await self._sessions.append(session_id, e.AskOpened(ask=ask))
             return await asyncio.wait_for(asyncio.shield(future), self._timeout)
         except TimeoutError:
-            return await self._give_up(ask, future, "timeout")
+            return await self._give_up(session_id, ask, future, "timeout")
         except asyncio.CancelledError:
             # The fact must stand before the stack unwinds; a reply that comes later finds nothing open.
-            await asyncio.shield(self._give_up(ask, future, "interrupt"))
+            await asyncio.shield(self._give_up(session_id, ask, future, "interrupt"))
             raise
         finally:
             self._open.pop(ask.id, None)
@@ -77,15 +77,15 @@ class Asks:
         fact = e.AskReplied(
             ask_id=ask.id, reply=command.reply, by="person", message=command.message, input=command.input
         )
-        await self._log.append(ask.session_id, [e.Draft(fact)], durable=True)
+        await self._sessions.append(ask.session_id, fact, durable=True)
         if not future.done():
             future.set_result(Answer(command.reply, "person", command.message, command.input))
         return True
 
-    async def _give_up(self, ask: Ask, future: asyncio.Future[Answer], by: str) -> Answer:
+    async def _give_up(self, session_id: str, ask: Ask, future: asyncio.Future[Answer], by: str) -> Answer:
         if ask.id not in self._open:  # a reply is being logged: it came first
             return await future
         del self._open[ask.id]
         fact = e.AskReplied(ask_id=ask.id, reply="reject", by="timeout" if by == "timeout" else "interrupt")
-        await self._log.append(ask.session_id, [e.Draft(fact)])
+        await self._sessions.append(session_id, fact)
         return Answer("reject", by)

@@ -9,8 +9,7 @@ from typing import Any, cast
 from deskmate_session.core import permissions
 from deskmate_session.core.conversation import CallState
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import FailureKind, ToolFailure
-from deskmate_session.log.store import EventLog
+from deskmate_session.errors import DeskmateError, FailureKind, ToolFailure
 from deskmate_session.model import events as e
 from deskmate_session.model.permissions import PermissionRequest, Rule
 from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResult
@@ -20,6 +19,7 @@ from deskmate_session.runtime.bus import Bus
 from deskmate_session.runtime.call_context import CallContext, Place
 from deskmate_session.runtime.changes import Author, Changes
 from deskmate_session.runtime.control import TurnControl
+from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 from deskmate_session.tools.registry import Registry, parse_args
 
@@ -29,7 +29,7 @@ MAX_LOGGED_ARGS = 2_000
 """Bytes of canonical JSON; larger arguments stand once, in `model.responded`."""
 
 
-class _Denied(Exception):
+class _Denied(DeskmateError):
     """A call may not run."""
 
     def __init__(self, by: str, message: str) -> None:
@@ -42,7 +42,7 @@ class _Denied(Exception):
 class Calls:
     """Runs calls."""
 
-    log: EventLog
+    sessions: Sessions
     bus: Bus
     asks: Asks
     changes: Changes
@@ -73,19 +73,17 @@ class Calls:
         self, state: SessionState, call_ids: tuple[str, ...], reason: str, kind: FailureKind
     ) -> None:
         """Settle calls that never ran."""
-        drafts = [
-            e.Draft(
-                e.CallFailed(
-                    call_id=call_id,
-                    tool=state.conversation.calls[call_id].tool,
-                    kind=kind,
-                    error=reason,
-                    interrupted=True if kind == "interrupted" else None,
-                )
+        facts = [
+            e.CallFailed(
+                call_id=call_id,
+                tool=state.conversation.calls[call_id].tool,
+                kind=kind,
+                error=reason,
+                interrupted=True if kind == "interrupted" else None,
             )
             for call_id in call_ids
         ]
-        await self.log.append(state.info.id, drafts)
+        await self.sessions.append(state.info.id, *facts)
 
     async def _one(self, state: SessionState, call: CallState, control: TurnControl) -> None:
         context = self._context(state, call)
@@ -107,7 +105,7 @@ class Calls:
             await self._fail(state, call, "failed", f"the tool could not start: {error}")
             raise
         fact = e.CallStarted(call_id=call.call_id, tool=call.tool, args=_logged_args(args))
-        await self.log.append(state.info.id, [e.Draft(fact)], durable=tool.effect != "none")
+        await self.sessions.append(state.info.id, fact, durable=tool.effect != "none")
         await self._run(state, call, tool, prepared, context, control)
 
     async def _run(
@@ -209,9 +207,7 @@ class Calls:
             command=result.command,
             metadata=dict(result.metadata) or None,
         )
-        await self.log.append(
-            state.info.id, [e.Draft(fact), *(e.Draft(update) for update in context.updates)]
-        )
+        await self.sessions.append(state.info.id, fact, *context.updates)
 
     async def _fail(
         self,
@@ -224,7 +220,7 @@ class Calls:
         **fields: Any,
     ) -> None:
         fact = e.CallFailed(call_id=call.call_id, tool=call.tool, kind=kind, error=error, **fields)
-        await self.log.append(state.info.id, [e.Draft(fact), *(e.Draft(update) for update in updates or ())])
+        await self.sessions.append(state.info.id, fact, *(updates or ()))
 
     def _context(self, state: SessionState, call: CallState) -> CallContext:
         session_id = state.info.id

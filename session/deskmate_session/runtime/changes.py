@@ -211,7 +211,7 @@ class Changes:
         return () if diff is None else (diff,)
 
     async def _append(self, author: Author, fact: e.EventPayload, *, durable: bool = False) -> None:
-        await self._log.append(author.session_id, [e.Draft(fact)], durable=durable)
+        await self._sessions.append(author.session_id, fact, durable=durable)
 
 
 def _check(path: str, current: FileText | None, basis: FileText | None) -> None:

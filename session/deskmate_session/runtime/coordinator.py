@@ -5,7 +5,6 @@ from contextlib import suppress
 
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import LogError
-from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.commands import Interrupted
 from deskmate_session.model.ports import Ids
@@ -21,10 +20,7 @@ CLEAN_UP = 3.0
 class Coordinator:
     """Starts runs and stops them."""
 
-    def __init__(
-        self, log: EventLog, sessions: Sessions, loop: Loop, supervisor: Supervisor, ids: Ids
-    ) -> None:
-        self._log = log
+    def __init__(self, sessions: Sessions, loop: Loop, supervisor: Supervisor, ids: Ids) -> None:
         self._sessions = sessions
         self._loop = loop
         self._supervisor = supervisor
@@ -49,9 +45,8 @@ class Coordinator:
         if control is None:
             return Interrupted(interrupted=False)
         if not control.interrupted:
-            asked = self._log.append(
-                session_id, [e.Draft(e.InterruptRequested(turn_id=control.turn_id))], durable=True
-            )
+            request = e.InterruptRequested(turn_id=control.turn_id)
+            asked = self._sessions.append(session_id, request, durable=True)
             control.interrupt()
             try:
                 await asked

@@ -12,7 +12,6 @@ from deskmate_session.core.context.system import Environment, system_blocks
 from deskmate_session.core.processor import BATCH_MS, AnswerProcessor, Output
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import ProviderError
-from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import AnswerFinish, TurnError, Usage
 from deskmate_session.model.ports import Clock, Ids, ModelRequest, ModelResult, Provider, ToolSpec
@@ -20,6 +19,7 @@ from deskmate_session.model.updates import Delta
 from deskmate_session.providers.registry import Resolved
 from deskmate_session.runtime.bus import Bus
 from deskmate_session.runtime.control import TurnControl
+from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 
 STOP_WITHIN = 0.25
@@ -33,7 +33,7 @@ CHUNKS_IN_A_ROW = 64
 class Inference:
     """Asks models."""
 
-    log: EventLog
+    sessions: Sessions
     bus: Bus
     ids: Ids
     clock: Clock
@@ -57,7 +57,7 @@ class Inference:
         body = resolved.provider.encode(request)
         message_id = self.ids.new("msg")
         constructed = self._constructed(state, message_id, step, agent, resolved, request, body)
-        await self.log.append(session_id, [e.Draft(constructed)])
+        await self.sessions.append(session_id, constructed)
         processor = AnswerProcessor(session_id, message_id, step, self.ids, self.clock.now())
         self.live[session_id] = processor
         ticker = self.supervisor.spawn(self._tick(session_id, processor), name=f"batches {message_id}")
@@ -142,7 +142,7 @@ class Inference:
             if isinstance(item, Delta):
                 self.bus.publish(session_id, [item])
                 continue
-            appended = self.log.append(session_id, [e.Draft(item)])
+            appended = self.sessions.append(session_id, item)
             if not isinstance(item, e.PartAppended):
                 await appended
 

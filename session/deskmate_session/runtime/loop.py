@@ -10,13 +10,13 @@ from deskmate_session.config.agents import Agent
 from deskmate_session.core import plan
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import LogError, Rejected
-from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import TurnError
 from deskmate_session.providers.registry import Resolved
 from deskmate_session.runtime.calls import Calls
 from deskmate_session.runtime.control import TurnControl
 from deskmate_session.runtime.infer import Inference
+from deskmate_session.runtime.sessions import Sessions
 
 _logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 class Loop:
     """Runs turns."""
 
-    log: EventLog
+    sessions: Sessions
     calls: Calls
     inference: Inference
     agents: dict[str, Agent]
@@ -36,7 +36,7 @@ class Loop:
         """Run one prompt's turn from its start to its end."""
         session_id = state.info.id
         started = e.TurnStarted(turn_id=control.turn_id, message_id=message_id, owner=self.owner)
-        await self.log.append(session_id, [e.Draft(started)])
+        await self.sessions.append(session_id, started)
         try:
             finish = await self._steps(state, control)
         except (LogError, asyncio.CancelledError):
@@ -94,7 +94,7 @@ class Loop:
         if state.queue and finish.finish in ("interrupted", "error"):
             reason = "interrupted" if finish.finish == "interrupted" else "error"
             facts.append(e.QueueHeld(reason=reason))
-        await self.log.append(state.info.id, [e.Draft(fact) for fact in facts])
+        await self.sessions.append(state.info.id, *facts)
 
 
 def _internal(error: Exception) -> TurnError:

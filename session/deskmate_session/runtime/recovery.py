@@ -12,7 +12,7 @@ async def settle(log: EventLog, session_id: str) -> None:
     state = SessionState()
     for event in await log.read(session=session_id):
         state.apply(event)
-    if drafts := [e.Draft(fact) for fact in settling_facts(state)]:
+    if drafts := [e.Draft(fact, state.causes.of(fact)) for fact in settling_facts(state)]:
         await log.append(session_id, drafts, durable=True)
 
 

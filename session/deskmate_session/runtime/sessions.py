@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from deskmate_session.core.causes import Causes
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.updates import updates_for
 from deskmate_session.errors import Rejected
@@ -44,6 +45,16 @@ class Sessions:
         if state.deleted or state.session is None:
             raise _not_found(session_id)
         return state
+
+    def append(
+        self, session_id: str, *facts: e.EventPayload, durable: bool = False
+    ) -> asyncio.Future[list[e.Event]]:
+        """Append facts in one transaction, each with the event that led to it; see `EventLog.append`."""
+        state = self._live.get(session_id)
+        causes = Causes() if state is None else state.causes
+        return self._log.append(
+            session_id, [e.Draft(fact, causes.of(fact)) for fact in facts], durable=durable
+        )
 
     def result(self, session_id: str, message_id: str) -> asyncio.Future[TurnResult]:
         """How the turn of a prompt ends; a future, done at once if it has ended."""
