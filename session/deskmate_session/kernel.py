@@ -350,9 +350,9 @@ class Kernel:
             output_max_lines=settings.tools.output_max_lines,
             output_max_bytes=settings.tools.output_max_bytes,
         )
-        return Place(
-            self.folder, tuple(dict.fromkeys(roots)), str(self.state_dir), limits, self._options.environment
-        )
+        keys = {provider.api_key for provider in settings.providers.values()}
+        environment = {name: value for name, value in self._options.environment.items() if value not in keys}
+        return Place(self.folder, tuple(dict.fromkeys(roots)), str(self.state_dir), limits, environment)
 
 
 def state_dir_name(folder: Path) -> str:

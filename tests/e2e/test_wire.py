@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.fake_provider import answer, call, deltas, text
-from tests.support.lsp_client import LspError
-from tests.support.rig import ALLOW_ALL, Rig
+from tests.support.lsp_client import LspClient, LspError
+from tests.support.rig import ALLOW_ALL, SERVER, Rig
 
 NOISY = (sys.executable, "-m", "tests.support.noisy_server", "lsp")
 TRICKY = "你好🦀"
@@ -213,3 +213,49 @@ async def test_sessions_are_listed_renamed_archived_and_deleted(tmp_path: Path) 
         with pytest.raises(LspError):
             await rig.call("session/get", sessionId=first)
         await rig.verified()
+
+
+async def test_the_catalog_tells_agents_models_and_tools(tmp_path: Path) -> None:
+    async with Rig.open(tmp_path) as rig:
+        catalog = await rig.call("catalog")
+        assert [agent["name"] for agent in catalog["agents"]] == ["build"]
+        assert "mock/test" in [model["id"] for model in catalog["models"]]
+        names = [tool["name"] for tool in catalog["tools"]]
+        assert names == ["read", "write", "edit", "glob", "grep", "bash"]
+
+
+async def test_with_several_folders_a_session_needs_one_named_and_lists_merge(tmp_path: Path) -> None:
+    async with Rig.open(tmp_path, [answer(text("hi"))]) as rig:
+        other = tmp_path / "other"
+        other.mkdir()
+        added = {"uri": other.as_uri(), "name": "other"}
+        rig.client.notify("workspace/didChangeWorkspaceFolders", {"event": {"added": [added], "removed": []}})
+        with pytest.raises(LspError) as caught:
+            await rig.create()
+        assert (caught.value.code, caught.value.data["path"]) == (-32602, "folder")
+        first = await rig.create(folder=rig.folder.as_uri())
+        second = await rig.create(folder=other.as_uri())
+        listed = (await rig.call("session/list"))["sessions"]
+        assert {s["id"]: s["folder"] for s in listed} == {first: rig.folder.as_uri(), second: other.as_uri()}
+        assert (await rig.prompt(second, "hello"))["finish"] == "stop"
+        with pytest.raises(LspError) as caught:
+            await rig.create(folder=tmp_path.as_uri())
+        assert caught.value.data["path"] == "folder"
+
+
+async def test_children_get_no_provider_key(tmp_path: Path) -> None:
+    answers = [answer(call("bash", {"command": "env; echo call=$DESKMATE_CALL"})), answer(text("done"))]
+    async with Rig.open(tmp_path, answers, config={"permission": ALLOW_ALL}) as rig:
+        await rig.client.kill()
+        secret = {"MOCK_KEY": "very-secret-1", "ANTHROPIC_API_KEY": "very-secret-2", "OTHER": "kept"}
+        rig.client = await LspClient.start(SERVER, env=secret)
+        rig.config["providers"]["mock"]["api_key"] = "{env:MOCK_KEY}"
+        await rig.hello()
+        session = await rig.create()
+        await rig.prompt(session, "go")
+        [part] = await rig.calls(session)
+        assert "very-secret" not in part["state"]["output"]
+        assert "OTHER=kept" in part["state"]["output"]
+        assert f"call={part['callId']}" in part["state"]["output"]
+        assert rig.fake.requests[0].headers["authorization"] == "Bearer very-secret-1"
+        assert "very-secret" not in str(await rig.events(session)) + rig.client.stderr.decode()

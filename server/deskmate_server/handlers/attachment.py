@@ -8,6 +8,7 @@ import importlib
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,11 @@ class Attachment:
 
         # A function of its own: pygls marks what it registers, and a bound method takes no marks.
         self.server.feature(types.INITIALIZED)(initialized)
+
+        def folders_changed(params: types.DidChangeWorkspaceFoldersParams) -> None:
+            self._change_folders(params.event)
+
+        self.server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(folders_changed)
 
     # ── Kernels ──────────────────────────────────────────────────────────────────────────────
 
@@ -152,6 +158,15 @@ class Attachment:
         self.documents.encoding = Encoding(self.server.position_encoding)
         for folder in self.client.folders:
             self.documents.add_root(folder)
+
+    def _change_folders(self, event: types.WorkspaceFoldersChangeEvent) -> None:
+        """Folders that came or went; the kernel of one that went stays open for what still runs in it."""
+        gone = {folder.uri for folder in event.removed}
+        kept = [uri for uri in self.client.folders if uri not in gone]
+        folders = tuple(dict.fromkeys([*kept, *(folder.uri for folder in event.added)]))
+        self.client = self.host.client = replace(self.client, folders=folders)
+        for uri in folders:
+            self.documents.add_root(uri)
 
     def _begin_loading(self) -> "asyncio.Task[None]":
         if self._ready is None:

@@ -81,15 +81,20 @@ class Registry:
         return Resolved(self._provider(name, settings), model_name, _info(name, settings, model_name))
 
     def models(self) -> list[ModelChoice]:
-        """List the models of every usable provider: the configured ones, then the known ones."""
+        """List the models of every usable provider: the configured ones, then the known ones.
+
+        The default model is among them even where its provider's table does not name it.
+        """
         choices: list[ModelChoice] = []
+        default, _, default_model = (self._default or "").partition("/")
         for name, settings in self._providers.items():
             if _problem(name, settings) is not None:
                 continue
             known = CATALOG.get(name, {}) if _is_original(name, settings) else {}
+            chosen = [default_model] if name == default else []
             choices += [
                 ModelChoice(f"{name}/{model}", _info(name, settings, model))
-                for model in dict.fromkeys([*settings.models, *known])
+                for model in dict.fromkeys([*settings.models, *chosen, *known])
             ]
         return choices
 
