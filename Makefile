@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 WORKERS ?= 2
 # Two workers, each taking from the other what is left. Snapshots can't be written by workers, and that would be said.
-PYTEST := $(BIN)/pytest --no-header --inline-snapshot=disable -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/pytest --no-header -n $(WORKERS) --dist worksteal
 CODE := server session tests $(wildcard benchmarks)
 # Rings that need no process, no editor and no network, cheapest first; those that exist.
 FAST := $(wildcard tests/architecture tests/core tests/properties tests/log tests/contracts)

@@ -1,6 +1,5 @@
 """The composition root: a server on stdio with one attached editor."""
 
-import importlib.metadata
 from typing import Any
 
 from deskmate_server.handlers.attachment import Attachment
@@ -8,8 +7,7 @@ from deskmate_server.handlers.register import register
 from deskmate_server.wire.methods import PROTOCOL_VERSION
 from deskmate_server.wire.server import WireServer
 from deskmate_server.wire.transport import Stdio, serve
-
-VERSION = importlib.metadata.version("deskmate")
+from deskmate_server.wire.version import VERSION
 
 
 async def serve_stdio(stdio: Stdio | None = None) -> int:

@@ -1,6 +1,6 @@
 """`glob` and `grep`: what is ignored, skipped, bounded, and said."""
 
-import os
+import asyncio
 import time
 from pathlib import Path
 
@@ -133,15 +133,14 @@ async def test_grep_is_bounded(folder: Path, context: ScriptedContext):
     assert "at 500 matches" in result.output
 
 
-@pytest.mark.skipif(
-    (find_ripgrep(os.environ.get("DESKMATE_TEST_RG")) is None), reason="ripgrep is not installed here"
-)
 @pytest.mark.parametrize("pattern", ["KEY", "(?i)key$", "x(?= =)", "^\\t", "nothing at all"])
 async def test_ripgrep_and_python_find_the_same(tree: Path, context: ScriptedContext, pattern: str):
     (tree / "latin").write_bytes(b"caf\xe9 KEY\n")
     (tree / "crlf").write_bytes(b"KEY\r\nx\r\n")
     outputs: list[list[str]] = []
-    for program in ("/nowhere/rg", find_ripgrep(os.environ.get("DESKMATE_TEST_RG"))):
+    ripgrep = await asyncio.to_thread(find_ripgrep)
+    assert ripgrep is not None, "the dev dependencies bring it"
+    for program in ("/nowhere/rg", ripgrep):
         tool = GrepTool(program)
         prepared = await tool.prepare(parse_args(tool, {"pattern": pattern}), context)
         lines = (await prepared.run()).output.split("\n")

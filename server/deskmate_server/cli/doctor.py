@@ -9,12 +9,12 @@ import subprocess
 import sysconfig
 import tempfile
 import tomllib
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from deskmate_server.cli.opening import has_log, here, opened
 from deskmate_server.cli.output import Output, Style, harmless, stdout, wrap
+from deskmate_server.wire.version import VERSION
 from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.kernel import (
     KeySource,
@@ -57,7 +57,7 @@ class _Doctor:
     def programs(self) -> None:
         """Versions of what Deskmate stands on."""
         self._heading("Programs")
-        self._good(f"Deskmate {version('deskmate')}, Python {platform.python_version()}, {_system()}")
+        self._good(f"Deskmate {VERSION}, Python {platform.python_version()}, {_system()}")
         self._good(f"SQLite {sqlite_version()}")
         rg = Path(sysconfig.get_path("scripts")) / "rg"
         for name, program, without in (

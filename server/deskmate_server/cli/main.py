@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from deskmate_server.wire.version import VERSION
+
 INTERRUPTED = 130
 
 
@@ -47,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         description="A coding agent that lives in the editor's language server.",
         epilog="Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.",
     )
-    top.add_argument("--version", action=_Version, help="show the version and exit")
+    top.add_argument("--version", action="version", version=f"deskmate {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     lsp = commands.add_parser("lsp", help="the language server on stdio; editors start this")
     lsp.add_argument("--stdio", action="store_true", help="accepted for editors that pass it; the default")
@@ -122,18 +124,3 @@ def _model(text: str) -> str:
     if not all(text.partition("/")):
         raise argparse.ArgumentTypeError(f"{text!r} is no model: write it as PROVIDER/MODEL")
     return text
-
-
-class _Version(argparse.Action):
-    """Looks the version up only when asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
-        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        from deskmate_server.cli.output import stdout
-
-        stdout().line(f"deskmate {version('deskmate')}")
-        parser.exit(0)

@@ -29,32 +29,45 @@ class ProgressStream:
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
         self._sent = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def push(self, item: Updated | Delta) -> None:
         """Take one item; never blocks."""
-        if not self._closed:
-            self._box.push(item, self._loop.time())
-            self._sent.clear()
-            self._more.set()
+        if self._closed:
+            return
+        now = self._loop.time()
+        self._box.push(item, now)
+        self._sent.clear()
+        self._wake(now)
 
     async def run(self) -> None:
         """Send until cancelled. Only this task waits for a client that reads slowly."""
-        while True:
-            wait = self._box.due(self._loop.time(), PATIENCE)
-            if wait is None:
-                self._sent.set()
-                await self._more.wait()
-                self._more.clear()
-            elif wait > 0:
-                self._more.clear()
-                try:
-                    await asyncio.wait_for(self._more.wait(), wait)
-                except TimeoutError:
+        try:
+            while True:
+                while self._box.due(self._loop.time(), PATIENCE) == 0:
                     self._send()
-            else:
-                self._send()
-                await self._server.drain()
+                    await self._server.drain()
+                self._more.clear()
+                self._wake(self._loop.time())
+                await self._more.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _wake(self, now: float) -> None:
+        """Wake the pump when the next item is due; a delta that waits for company costs one timer."""
+        wait = self._box.due(now, PATIENCE)
+        if wait is None:
+            self._sent.set()
+        elif wait == 0:
+            self._more.set()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(wait, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self._more.set()
 
     async def finish(self) -> None:
         """Take nothing more, and wait until everything is sent."""

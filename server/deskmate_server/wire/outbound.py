@@ -4,6 +4,8 @@ import asyncio
 import collections
 import logging
 import os
+import select
+import stat
 import threading
 from collections.abc import Callable
 
@@ -16,6 +18,8 @@ HARD_LIMIT = 256 << 20
 """Queued bytes above which the client counts as gone: it has stopped reading, and nobody waited for it."""
 
 _CHUNK = 256 << 10
+_AT_ONCE = select.PIPE_BUF
+"""Bytes that a pipe which is ready for writing takes without blocking (POSIX)."""
 
 
 class OutWriter:
@@ -43,6 +47,9 @@ class OutWriter:
         self._low = asyncio.Event()
         self._low.set()
         self._finished = asyncio.Event()
+        self._ready = select.poll() if stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+        if self._ready is not None:
+            self._ready.register(fd, select.POLLOUT)
         self._thread = threading.Thread(target=self._run, daemon=True, name="lsp-out")
         self._thread.start()
 
@@ -56,6 +63,8 @@ class OutWriter:
         with self._changed:
             if self._broken or self._closed:
                 return
+            if self._write_at_once(data):
+                return
             self._queue.append(data)
             self._pending += len(data)
             if self._pending > self._high and not self._relaxed:
@@ -65,6 +74,21 @@ class OutWriter:
         if overrun:
             logger.error("the client does not read: %d bytes wait for it; giving up on it", self._pending)
             self._break()
+
+    def _write_at_once(self, data: bytes) -> bool:
+        """Write a small message on the loop where the pipe surely takes it whole.
+
+        A busy loop would make the thread wait for the interpreter, tens of milliseconds at worst.
+        """
+        if self._pending or self._ready is None or len(data) > _AT_ONCE:
+            return False
+        if self._ready.poll(0) != [(self._fd, select.POLLOUT)]:
+            return False  # full, or broken: the thread finds out which
+        try:
+            os.write(self._fd, data)
+        except OSError:
+            return False
+        return True
 
     async def drain(self) -> None:
         """Wait while more than the high-water mark is queued."""
