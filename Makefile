@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/pytest --no-header -n $(WORKERS) --dist worksteal
 CODE := server session tests $(wildcard benchmarks)
 # Rings that need no process, no editor and no network, cheapest first; those that exist.
-FAST := $(wildcard tests/architecture tests/core tests/properties tests/log tests/contracts)
+FAST := $(wildcard tests/architecture tests/core tests/config tests/properties tests/log tests/runtime tests/cli)
 
 .PHONY: help setup demo test check bench soak lint format types generate
 

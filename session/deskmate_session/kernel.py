@@ -33,6 +33,7 @@ from deskmate_session.model.messages import Accepted, Session, TurnResult
 from deskmate_session.model.permissions import Rule
 from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
 from deskmate_session.model.settings import Settings
+from deskmate_session.model.updates import AcceptedUpdate
 from deskmate_session.providers.registry import KeySource, Registry
 from deskmate_session.providers.transfer import is_local
 from deskmate_session.runtime import recovery, watch
@@ -88,10 +89,14 @@ class KernelOptions:
     environment: Mapping[str, str]
     state_home: Path
     """Where state folders live, one a workspace."""
+    folder_uri: str | None = None
+    """The folder's URI as the client spells it."""
     roots: tuple[str, ...] = ()
     """Further folders that count as inside."""
     rules: tuple[Rule, ...] = ()
     """Rules of this run only, such as `deskmate run --allow`; they stand beside the configured ones."""
+    unattended: bool = False
+    """Nobody can be asked: every ask is settled as rejected at once."""
     ids: Ids = field(default_factory=RandomIds)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -116,13 +121,15 @@ class Kernel:
         self._log = log
         self._owner = owner
         self.folder = str(Path(options.folder).resolve())
-        self.folder_uri = paths.path_to_uri(self.folder)
+        self.folder_uri = options.folder_uri or paths.path_to_uri(self.folder)
         self.state_dir = state_dir
         settings = options.settings
         self._bus = Bus()
         self._supervisor = Supervisor()
         self._sessions = Sessions(log, self._bus)
-        self._asks = Asks(self._sessions, options.ids, options.clock, settings.ask_timeout_ms)
+        self._asks = Asks(
+            self._sessions, options.ids, options.clock, settings.ask_timeout_ms, unattended=options.unattended
+        )
         self._objects = Objects(state_dir)
         self._providers = Registry(settings, options.environment)
         self._live: dict[str, AnswerProcessor] = {}
@@ -277,7 +284,11 @@ class Kernel:
     async def _create(self, command: c.CreateSession) -> Session:
         if command.id is not None and (known := await self._known(command.id)) is not None:
             return known
-        resolved = self._check(command.agent, command.model)
+        if command.id is not None and await self._log.head(command.id) is not None:
+            raise Rejected("conflict", f"session {command.id!r} was deleted", "use a new id")
+        if command.parent_id is not None:
+            await self._sessions.get(command.parent_id)
+        resolved = self._check(command.agent or self._options.settings.agent, command.model)
         fact = decide.create(command, self.folder_uri, self._options.settings.agent, resolved)
         session_id = command.id or self._options.ids.new("ses")
         await self._sessions.append(session_id, fact, durable=True)
@@ -315,6 +326,11 @@ class Kernel:
         """The same prompt once more: it runs once, and every request gets the one result."""
         message_id = command.message_id or ""
         message = state.conversation.messages[message_id]
+        if sink is not None:
+            sink.push(AcceptedUpdate(session_id=state.info.id, seq=message.seq, message_id=message_id))
+            if state.turn is not None and state.turn.message_id == message_id:
+                for item in watch.catch_up(state, self._live.get(state.info.id)):
+                    sink.push(item)
         detach = self._show(state, message_id, sink)
         result = self._sessions.result(state.info.id, message_id)
         self._coordinator.wake(state)

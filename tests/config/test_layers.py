@@ -73,8 +73,18 @@ def test_environment_variables_are_put_in_and_missing_ones_named(tmp_path: Path)
     assert "secret" not in repr(loaded)
 
 
-def test_unknown_keys_are_no_error(tmp_path: Path) -> None:
-    assert settings(tmp_path, {"future": {"thing": 1}}).warnings == ()
+def test_unknown_keys_are_noted_and_no_error(tmp_path: Path) -> None:
+    editor = {
+        "modell": "a/b",
+        "streaming": {"nosuch": 3},
+        "permission": {"frob": "allow", "server_tool": "allow", "edit": "deny"},
+        "providers": {"p": {"kind": "openai", "speed": 1}},
+    }
+    loaded = settings(tmp_path, editor)
+    assert loaded.warnings == loaded.unknown
+    named = [note.partition(": ")[2].partition(" is")[0] for note in loaded.unknown]
+    assert named == ["modell", "streaming.nosuch", "permission.frob", "providers.p.speed"]
+    assert loaded.settings.permission["edit"] == "deny"
 
 
 def test_homes_follow_xdg(tmp_path: Path) -> None:

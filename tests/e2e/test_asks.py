@@ -40,14 +40,64 @@ async def test_an_answer_for_the_session_is_not_asked_again(tmp_path: Path) -> N
         assert (rig.folder / "other.txt").exists()
 
 
-async def test_a_changed_input_is_judged_again_and_runs(tmp_path: Path) -> None:
+async def test_a_changed_input_runs_without_a_second_ask_and_the_model_is_told(tmp_path: Path) -> None:
     async with Rig.open(tmp_path, [answer(call("bash", {"command": "echo model > out"})), DONE]) as rig:
-        replies = iter([{"reply": "once", "input": {"command": "echo person > out"}}, {"reply": "once"}])
-        rig.ask = lambda ask: next(replies)
+        rig.ask = {"reply": "once", "input": {"command": "echo person > out"}}
         session = await rig.create()
         assert (await rig.prompt(session, "run it"))["finish"] == "stop"
         assert (rig.folder / "out").read_text() == "person\n"
-        assert len(rig.asked) == 2
+        assert len(rig.asked) == 1
+        [part] = await rig.calls(session)
+        assert part["state"]["input"] == {"command": "echo person > out"}
+        assert part["summary"] == "bash echo person > out"
+        told = rig.fake.bodies[1]["messages"]
+        assert told[-2]["content"][0]["input"] == {"command": "echo model > out"}, "history is not rewritten"
+        assert "echo person > out" in str(told[-1])
+
+
+async def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
+    config = {"permission": {"bash": {"*": "ask", "rm *": "deny"}}}
+    async with Rig.open(tmp_path, [answer(call("bash", {"command": "ls"})), DONE], config=config) as rig:
+        rig.ask = {"reply": "once", "input": {"command": "rm -rf x"}}
+        session = await rig.create()
+        await rig.prompt(session, "run it")
+        [part] = await rig.calls(session)
+        assert (part["state"]["errorKind"], part["state"]["rejectedBy"]) == ("denied", "rule")
+
+
+async def test_a_session_answer_for_an_outside_folder_opens_that_folder_only(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "sub").mkdir(parents=True)
+    (outside / "a").write_text("inside of it")
+    (tmp_path / "beside").write_text("beside it")
+    answers = [
+        answer(call("bash", {"command": "ls", "workdir": str(outside)})),
+        answer(call("read", {"path": str(outside / "a")})),
+        answer(call("read", {"path": str(tmp_path / "beside")})),
+        DONE,
+    ]
+    async with Rig.open(tmp_path, answers, config={"permission": {"bash": "allow"}}) as rig:
+        rig.ask = lambda ask: "session" if len(rig.asked) == 1 else {"reply": "reject", "message": "no"}
+        session = await rig.create()
+        assert (await rig.prompt(session, "look"))["finish"] == "stop"
+        assert [ask["permission"] for ask in rig.asked] == ["external_directory", "external_directory"]
+        assert [part["state"]["status"] for part in await rig.calls(session)] == [
+            "completed",
+            "completed",
+            "error",
+        ]
+
+
+async def test_search_tools_honour_what_may_be_read(tmp_path: Path) -> None:
+    answers = [answer(call("grep", {"pattern": "B"}), call("glob", {"pattern": "*"})), DONE]
+    files = {"b.txt": "B\n", "c.md": "B\n"}
+    config = {"permission": {"read": {"*": "allow", "*.txt": "deny"}}}
+    async with Rig.open(tmp_path, answers, files=files, config=config) as rig:
+        session = await rig.create()
+        await rig.prompt(session, "look")
+        for part in await rig.calls(session):
+            assert "c.md" in part["state"]["output"]
+            assert "b.txt" not in part["state"]["output"]
 
 
 async def test_a_client_without_ask_gets_a_message_box(tmp_path: Path) -> None:

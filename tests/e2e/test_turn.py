@@ -1,6 +1,7 @@
 """A whole turn against the real server, over both wires, and what survives its death."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,8 @@ async def test_D03_a_long_answer_leaves_a_small_log_and_opens_fast(tmp_path: Pat
         grown = sum(path.stat().st_size for path in database.parent.glob("events.db*"))
         assert grown < 2_000_000
         await rig.restart()
-        began = rig.client._now()
+        await rig.call("session/list")  # the kernel's packages are loaded and the log is open
+        began = time.monotonic()
         assert await rig.text(session) == "0123456789" * 20_000
         assert (await rig.call("session/get", sessionId=session))["session"]["id"] == session
-        assert rig.client._now() - began < 3.0
+        assert time.monotonic() - began < 1.0

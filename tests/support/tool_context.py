@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deskmate_session.core.guard import is_secret
 from deskmate_session.errors import ToolFailure
 from deskmate_session.ids import RandomIds
 from deskmate_session.model.edits import ApplyOutcome, FileText, OpenDocument, Written
+from deskmate_session.model.permissions import Action
 from deskmate_session.model.ports import Prepared, Tool, ToolLimits, ToolResult
 from deskmate_session.tools.registry import Registry, default_tools, parse_args
 from deskmate_session.workspace.encoding import text_hash
@@ -68,6 +70,9 @@ class ScriptedContext:
 
     def seen(self, uri: str) -> str | None:
         return self._known.get(uri)
+
+    def may_read(self, path: str) -> Action:
+        return "ask" if is_secret(path) else "allow"
 
     def progress(self, text: str) -> None:
         self.shown.append(text)

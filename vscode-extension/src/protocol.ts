@@ -84,8 +84,8 @@ export interface AskReplied {
   askId: string;
   /** The answer. */
   reply: Reply;
-  /** Who did it. */
-  by: "person" | "timeout" | "interrupt" | "recovery";
+  /** *unattended*: nobody can be asked where this ran. */
+  by: "person" | "timeout" | "unattended" | "interrupt" | "recovery";
   /** A remark for the model. */
   message?: string;
   /** The arguments to run in place of the model's. */

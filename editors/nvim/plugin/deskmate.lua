@@ -32,10 +32,10 @@ command("DeskmateReply", function(args)
   require("deskmate").reply(args.fargs[1], table.concat(args.fargs, " ", 2))
 end, {
   nargs = "+",
-  desc = "Answer the open question: once, session, always, or reject [remark]",
+  desc = "Answer the open question: once, session, or reject [remark]; always where it is offered",
   complete = function(lead)
     return vim.tbl_filter(function(reply)
       return vim.startswith(reply, lead)
-    end, { "once", "session", "always", "reject" })
+    end, require("deskmate.ask").replies())
   end,
 })

@@ -37,6 +37,7 @@ async def opened(
         environment=dict(os.environ),
         state_home=home or state_home(os.environ),
         rules=rules,
+        unattended=True,
     )
     kernel = await Kernel.open(options)
     try:

@@ -16,7 +16,7 @@ from deskmate_server.cli.live import Live
 from deskmate_server.cli.opening import failed, opened, settings
 from deskmate_server.cli.output import Output, complain, one_line, stderr, stdout
 from deskmate_session.errors import DeskmateError, Rejected
-from deskmate_session.kernel import Kernel, Supervisor
+from deskmate_session.kernel import Kernel
 from deskmate_session.model import commands as c
 from deskmate_session.model import queries as q
 from deskmate_session.model.messages import Ask, TextInput, TurnResult
@@ -58,7 +58,7 @@ async def _run(args: argparse.Namespace, prompt: TextInput, home: Path | None) -
     rules = tuple(Rule(name, pattern, "allow") for name, pattern in pairs)
     async with opened(using, home, rules) as kernel:
         session_id = await _session(kernel, args)
-        view = _View(kernel, as_json=args.json)
+        view = _View(as_json=args.json)
         command = c.Prompt(session_id=session_id, parts=(prompt,), agent=args.agent, model=args.model)
         turn = await kernel.prompt(command, view)
         interrupted = False
@@ -68,7 +68,6 @@ async def _run(args: argparse.Namespace, prompt: TextInput, home: Path | None) -
             interrupted = True
             await kernel.submit(c.Interrupt(session_id=session_id))
             result = await turn.result
-        await view.close()
     view.end(result)
     if interrupted:
         return INTERRUPTED
@@ -94,36 +93,27 @@ async def _session(kernel: Kernel, args: argparse.Namespace) -> str:
 
 
 class _View:
-    """A `Sink`: shows the turn, and rejects what it would have to ask."""
+    """A `Sink`: shows the turn, and says of each rejected ask which flag would have allowed it."""
 
-    def __init__(self, kernel: Kernel, *, as_json: bool) -> None:
-        self._kernel = kernel
+    def __init__(self, *, as_json: bool) -> None:
         self._out, self._err = stdout(), stderr()
         self._json = as_json
         self._live = Live(self._out, self._err)
-        self._supervisor = Supervisor()
 
     def push(self, item: Updated | Delta) -> None:
         """Show one update."""
         if isinstance(item, AskUpdate):
-            self._reject(item.ask)
+            self._tell(item.ask)
         if self._json:
             self._out.json(item.dump())
         else:
             self._live.show(item.dump())
 
-    def _reject(self, ask: Ask) -> None:
-        # Without a remark: the turn ends as denied instead of trying other ways that would be rejected too.
-        reply = c.ReplyAsk(ask_id=ask.id, reply="reject")
-        self._supervisor.spawn(self._kernel.submit(reply), name=f"reject {ask.id}")
+    def _tell(self, ask: Ask) -> None:
         self._live.end_text()
         self._err.line(f"rejected, since nobody can be asked: {one_line(ask.title)}", "yellow")
         for flag in flags_for(ask):
             self._err.line(f"  to allow it: {flag}")
-
-    async def close(self) -> None:
-        """No task is left."""
-        await self._supervisor.close()
 
     def end(self, result: TurnResult) -> None:
         """Tell how the turn ended."""
@@ -144,6 +134,10 @@ def _tell_end(err: Output, result: TurnResult) -> None:
 def flags_for(ask: Ask) -> list[str]:
     """The flags that would have allowed an ask, the narrowest first."""
     name = ask.permission or "*"
+    if name == "bash":
+        # An allow rule matches plain commands only: chains, pipes, redirects and variables need the whole name.
+        patterns = [always.pattern for always in ask.always or ()]
+        return [*(f"--allow {shlex.quote(f'bash={pattern}')}" for pattern in patterns), "--allow bash"]
     narrow = [f"--allow {shlex.quote(f'{name}={one_line(pattern)}')}" for pattern in ask.patterns or ()]
     return [" ".join(narrow), f"--allow {shlex.quote(name)}"] if narrow else [f"--allow {shlex.quote(name)}"]
 

@@ -22,6 +22,7 @@ class Client:
     """Server→client requests of ours that it answers: `ask`, `save`, …"""
     apply_edit: bool = False
     document_changes: bool = False
+    change_annotations: bool = False
     work_done_progress: bool = False
 
     @classmethod
@@ -37,6 +38,7 @@ class Client:
             offers=frozenset(name for name, value in offered.items() if value is True),
             apply_edit=bool(workspace and workspace.apply_edit),
             document_changes=bool(edit and edit.document_changes),
+            change_annotations=bool(edit and edit.change_annotation_support),
             work_done_progress=bool(capabilities.window and capabilities.window.work_done_progress),
         )
 

@@ -45,7 +45,12 @@ class EditorHost:
         document = self._documents.get(Path(path))
         if document is None or document.text != before:
             return ApplyOutcome(False, None, False, "the document changed before the edit was sent")
-        edit = workspace_edit(document, changes, label, versioned=self.client.document_changes)
+        edit = workspace_edit(
+            document,
+            changes,
+            versioned=self.client.document_changes,
+            annotation=label if self.client.change_annotations else None,
+        )
         answer = await self._send(edit, label)
         if answer is not None:
             return answer

@@ -40,6 +40,11 @@ class Attachment:
         self.client = Client()
         self.asks = AskClient(server, self.host, self.spawn)
         self._kernels: dict[str, asyncio.Task[Kernel]] = {}
+        self._homes: dict[str, Kernel] = {}
+        """Where sessions were found."""
+        self._looking = asyncio.Lock()
+        self._lookups = 0
+        """Requests that look for a session's home now."""
         self._settings: Settings | None = None
         self._supervisor = Supervisor()
         self.working: dict[str | int, str] = {}
@@ -81,9 +86,22 @@ class Attachment:
         return await self._open(real)
 
     async def kernel_of(self, session_id: str) -> "Kernel":
-        """The kernel that holds a session."""
+        """The kernel that holds a session. Requests that ask get their answers in the order of asking,
+        since prompts must keep theirs."""
+        home = self._homes.get(session_id)
+        if home is not None and self._lookups == 0:
+            return home
+        self._lookups += 1
+        try:
+            async with self._looking:
+                return self._homes.get(session_id) or await self._find(session_id)
+        finally:
+            self._lookups -= 1
+
+    async def _find(self, session_id: str) -> "Kernel":
         for kernel in await self.kernels():
             if await kernel.has_session(session_id):
+                self._homes[session_id] = kernel
                 return kernel
         raise RequestFailed(
             "sessionNotFound", f"there is no session {session_id!r}", "list sessions, or create a new one"
@@ -110,6 +128,7 @@ class Attachment:
         state = self.client.options.get("stateDir")
         options = kernels.KernelOptions(
             folder=folder,
+            folder_uri=self.documents.uri_for(Path(folder)),
             host=self.host,
             settings=self._settings,
             environment=dict(os.environ),
@@ -123,16 +142,11 @@ class Attachment:
     # ── Streams ──────────────────────────────────────────────────────────────────────────────
 
     def stream(self, kernel: "Kernel", token: str | int) -> ProgressStream:
-        """A stream under a token, whose pump runs until `end_stream`."""
+        """A stream under a token; it sends once it is started, and until `end_stream`."""
         chunk_size = self._settings.streaming.chunk_size if self._settings else 32
         stream = ProgressStream(self.server, token, chunk_size, kernel.live_part)
-        pump = self._supervisor.spawn(stream.run(), name=f"progress {token}")
         self.end_stream(token)
-
-        def stop() -> None:
-            pump.cancel()
-
-        self._streams[token] = stop
+        self._streams[token] = stream.stop
         return stream
 
     def end_stream(self, token: str | int) -> None:
@@ -183,7 +197,9 @@ class Attachment:
             kernels.load_settings, config if isinstance(config, dict) else {}, os.environ
         )
         self._settings = loaded.settings
-        for warning in loaded.warnings:
+        for note in loaded.unknown:
+            self.server.window_log_message(types.LogMessageParams(types.MessageType.Warning, note))
+        for warning in (w for w in loaded.warnings if w not in loaded.unknown):
             self.server.window_show_message(
                 types.ShowMessageParams(types.MessageType.Warning, f"Deskmate: {warning}")
             )

@@ -1,9 +1,10 @@
 """Methods that pass their params to the right kernel, and those that ask all of them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deskmate_server.handlers.attachment import Attachment
+from deskmate_server.wire.errors import invalid_params
 from deskmate_session.model import commands as c
 from deskmate_session.model import queries as q
 from deskmate_session.model.base import Wire
@@ -38,10 +39,42 @@ async def list_sessions(editor: Attachment, params: q.ListSessions) -> Wire:
     if params.folder is not None or len(editor.client.folders) < 2:
         kernel = await editor.kernel(params.folder, "deskmate/session/list")
         return await kernel.query(params)
-    pages = [await kernel.query(params) for kernel in await editor.kernels()]
-    sessions = [session for page in pages if isinstance(page, c.SessionPage) for session in page.sessions]
-    sessions.sort(key=lambda session: session.updated_at, reverse=True)
-    return c.SessionPage(sessions=tuple(sessions[: params.limit]))
+    # One cursor for each folder, in their order; `x` where a folder has no more.
+    kernels = await editor.kernels()
+    cursors = params.cursor.split(".") if params.cursor else [None] * len(kernels)
+    if len(cursors) != len(kernels):
+        raise invalid_params("deskmate/session/list", "cursor", "the folders changed: begin without a cursor")
+    pages = [
+        await kernel.query(params.model_copy(update={"cursor": cursor}))
+        for kernel, cursor in zip(kernels, cursors, strict=True)
+        if cursor != "x"
+    ]
+    return _merge(pages, cursors, params.limit)
+
+
+def _merge(pages: list[Wire], cursors: Sequence[str | None], limit: int) -> c.SessionPage:
+    """The newest `limit` sessions of all pages, and the cursor behind the last one taken of each."""
+    reading = [at for at, cursor in enumerate(cursors) if cursor != "x"]
+    found = [
+        (session, at)
+        for at, page in zip(reading, pages, strict=True)
+        if isinstance(page, c.SessionPage)
+        for session in page.sessions
+    ]
+    found.sort(key=lambda entry: entry[0].updated_at, reverse=True)
+    after = ["x" if cursor == "x" else cursor for cursor in cursors]
+    for session, at in found[:limit]:
+        after[at] = str(session.seq)
+    for at, page in zip(reading, pages, strict=True):
+        taken = sum(1 for _, where in found[:limit] if where == at)
+        if isinstance(page, c.SessionPage) and page.next_cursor is None and taken == len(page.sessions):
+            after[at] = "x"
+    more = any(cursor != "x" for cursor in after)
+    last = str(2**53)
+    return c.SessionPage(
+        sessions=tuple(session for session, _ in found[:limit]),
+        next_cursor=".".join(cursor or last for cursor in after) if more else None,
+    )
 
 
 async def list_asks(editor: Attachment, params: q.ListAsks) -> Wire:

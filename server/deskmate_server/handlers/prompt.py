@@ -18,6 +18,8 @@ async def prompt(editor: Attachment, params: c.Prompt) -> TurnResult:
     kernel = await editor.kernel_of(params.session_id)
     token = params.partial_result_token
     stream = None if token is None else editor.stream(kernel, token)
+    if stream is not None:
+        stream.start(editor.spawn)
     try:
         turn = await kernel.prompt(params, stream)
         try:

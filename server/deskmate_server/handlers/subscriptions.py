@@ -1,5 +1,7 @@
 """`session/subscribe` and `unsubscribe`."""
 
+import asyncio
+
 from deskmate_server.handlers.attachment import Attachment
 from deskmate_session.model import queries as q
 from deskmate_session.model.commands import Nothing
@@ -19,6 +21,8 @@ async def subscribe(editor: Attachment, params: q.Subscribe) -> q.Subscribed:
         editor.end_stream(token)
         raise
     editor.on_end(token, detach)
+    # The answer goes first: this runs after the loop has taken it.
+    asyncio.get_running_loop().call_soon(stream.start, editor.spawn)
     return q.Subscribed(seq=seq)
 
 

@@ -1,7 +1,7 @@
 """One token's stream: a mailbox, and a task that empties it as fast as the client reads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from deskmate_server.stream.mailbox import Mailbox
@@ -30,7 +30,19 @@ class ProgressStream:
         self._more = asyncio.Event()
         self._sent = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._pump: asyncio.Task[None] | None = None
         self._closed = False
+
+    def start(self, spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]) -> None:
+        """Begin to send; what was pushed before goes first."""
+        if not self._closed:
+            self._pump = spawn(self.run(), f"progress {self._token}")
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        if self._pump is not None:
+            self._pump.cancel()
 
     def push(self, item: Updated | Delta) -> None:
         """Take one item; never blocks."""

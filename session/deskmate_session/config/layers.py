@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 
-from deskmate_session.model.settings import Settings, accept_aliases
+from deskmate_session.core.permissions import PERMISSIONS
+from deskmate_session.model.settings import ProviderSettings, Settings, accept_aliases
 
 _ENV = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _TABLES_OF_NAMES = {"providers", "models", "headers"}
@@ -24,6 +25,8 @@ class Loaded:
 
     settings: Settings
     warnings: tuple[str, ...]
+    unknown: tuple[str, ...]
+    """Those of the warnings that are about keys of no setting: worth a note, not a popup."""
 
 
 def config_home(env: Mapping[str, str]) -> Path:
@@ -41,15 +44,16 @@ def state_home(env: Mapping[str, str]) -> Path:
 def load(editor: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> Loaded:
     """Read and merge the layers. What can't be used is left out with a warning; nothing is raised."""
     warnings: list[str] = []
+    unknown: list[str] = []
     layers = [
         (str(config_home(env) / "config.toml"), _read_toml(config_home(env) / "config.toml", warnings)),
         ("the editor's options", dict(editor)),
     ]
     merged: dict[str, Any] = {}
     for origin, layer in layers:
-        usable = _usable(origin, _snake(accept_aliases(layer)), env, warnings)
+        usable = _usable(origin, _snake(accept_aliases(layer)), env, warnings, unknown)
         merged = _merge(merged, usable)
-    return Loaded(Settings.model_validate(merged), tuple(warnings))
+    return Loaded(Settings.model_validate(merged), (*warnings, *unknown), tuple(unknown))
 
 
 def _read_toml(path: Path, warnings: list[str]) -> dict[str, Any]:
@@ -63,7 +67,11 @@ def _read_toml(path: Path, warnings: list[str]) -> dict[str, Any]:
 
 
 def _usable(
-    origin: str, layer: dict[str, Any], env: Mapping[str, str], warnings: list[str]
+    origin: str,
+    layer: dict[str, Any],
+    env: Mapping[str, str],
+    warnings: list[str],
+    unknown: list[str],
 ) -> dict[str, Any]:
     """The layer without what can't be used: each such key, and nothing beside it, becomes a warning."""
     unset: list[str] = []
@@ -72,6 +80,7 @@ def _usable(
         place, what = error
         warnings.append(f"{origin}: {'.'.join(place)} is ignored: {what}")
         _remove(usable, place)
+    unknown += [f"{origin}: {key} is no setting that is known and is ignored" for key in _unknown(usable)]
     warnings += [f"{origin}: environment variable {name!r} is not set" for name in dict.fromkeys(unset)]
     return usable
 
@@ -99,6 +108,23 @@ def _place(table: dict[str, Any], loc: tuple[int | str, ...]) -> list[str]:
             place.append(key)
             at = cast("dict[str, Any]", at)[key]
     return place
+
+
+def _unknown(table: dict[str, Any], model: type[BaseModel] = Settings, at: str = "") -> list[str]:
+    """Keys that no setting has: a slip of the pen, or a setting of another version."""
+    found: list[str] = []
+    for key, value in table.items():
+        field = model.model_fields.get(key)
+        if field is None:
+            found.append(f"{at}{key}")
+        elif key == "permission":
+            found += [f"{at}{key}.{name}" for name in value if name not in PERMISSIONS and "_" not in name]
+        elif isinstance(value, dict) and isinstance(field.annotation, type):
+            found += _unknown(cast("dict[str, Any]", value), field.annotation, f"{at}{key}.")
+        elif key == "providers" and isinstance(value, dict):
+            for name, settings in cast("dict[str, Any]", value).items():
+                found += _unknown(settings, ProviderSettings, f"{at}{key}.{name}.")
+    return found
 
 
 def _remove(table: dict[str, Any], place: list[str]) -> None:

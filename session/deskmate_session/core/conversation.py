@@ -54,6 +54,9 @@ class CallState:
     requested: bool = False
     """The answer that holds it is complete, so the model is owed a result."""
     args: Any = None
+    """As the model gave them."""
+    ran_args: Any = None
+    """As they ran, where that is logged whole."""
     output: str | None = None
     title: str | None = None
     success: bool | None = None
@@ -151,6 +154,7 @@ class Conversation:
             case e.CallStarted() as fact:
                 if call := self._move(fact.call_id, "start"):
                     call.started_at = event.at
+                    call.ran_args = None if _is_hash(fact.args) else fact.args
             case e.CallCompleted() as fact:
                 self._complete(event, fact)
             case e.CallFailed() as fact:
@@ -257,3 +261,8 @@ class Conversation:
             call.interrupted, call.timed_out = fact.interrupted, fact.timed_out
             call.outcome_unknown, call.rejected_by = fact.outcome_unknown, fact.rejected_by
             call.ended_at = event.at
+
+
+def _is_hash(args: Any) -> bool:
+    """Large arguments stand once, in the answer; where they run only their hash is logged."""
+    return isinstance(args, dict) and args.keys() == {"sha256"}

@@ -15,6 +15,11 @@ from deskmate_session.model.permissions import Action, PermissionRequest, Rule, 
 
 _STRICTEST: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
 
+PERMISSIONS = frozenset(
+    {"*", "read", "edit", "bash", "webfetch", "task", "skill", "external_directory", "loop"}
+)
+"""The names that a rule can have; besides, an MCP tool's full name, which holds an underscore."""
+
 DEFAULTS: dict[str, Action] = {"read": "allow", "task": "allow", "skill": "allow"}
 """The built-in actions, under a person's own rules; everything else is asked, and so are secret files."""
 

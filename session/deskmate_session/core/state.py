@@ -188,5 +188,10 @@ class SessionState:
             return
         if fact.reply in ("session", "always") and ask.permission is not None:
             self.grants += [Rule(ask.permission, always.pattern, "allow") for always in ask.always or ()]
-        if fact.reply == "reject" and not fact.message and fact.by in ("person", "timeout") and self.turn:
+        if (
+            fact.reply == "reject"
+            and not fact.message
+            and fact.by in ("person", "timeout", "unattended")
+            and self.turn
+        ):
             self.turn.denied = True

@@ -42,7 +42,8 @@ def open_both(state_dir: Path) -> Opened:
     """
     path = file(state_dir)
     try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state_dir.mkdir(mode=0o700, exist_ok=True)
         state_dir.chmod(0o700)
         with _alone(state_dir):
             # Made before SQLite would: its -wal and -shm take over the mode.
@@ -50,6 +51,11 @@ def open_both(state_dir: Path) -> Opened:
             return _prepare(path)
     except PermissionError as error:
         raise LogReadOnly(f"no right to write {str(path)!r}: give it back to your user") from error
+    except OSError as error:
+        why = f"the state folder {str(state_dir)!r} can't be used: {error.strerror or error}"
+        raise LogReadOnly(f"{why}; point XDG_STATE_HOME to a place that can") from error
+    except LogCorrupt as error:
+        raise LogCorrupt(f"{error} ({path})") from error
     except sqlite3.Error as error:
         raise translate(error) from error
 

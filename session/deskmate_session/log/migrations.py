@@ -45,5 +45,11 @@ def m001_events(db: Database) -> None:
             f"create trigger events_no_{what} before {what} on events"
             " begin select raise(abort, 'the log is append-only'); end"
         )
+    # `insert or replace` deletes without telling the delete trigger.
+    db.conn.execute(
+        "create trigger events_no_replace before insert on events when exists (select 1 from events where"
+        " seq = new.seq or id = new.id or (session = new.session and idx = new.idx))"
+        " begin select raise(abort, 'the log is append-only'); end"
+    )
     for statement in read_model.SCHEMA:
         db.conn.execute(statement)

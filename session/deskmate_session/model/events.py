@@ -348,7 +348,8 @@ class AskReplied(Payload):
 
     ask_id: str
     reply: Literal["once", "session", "always", "reject"]
-    by: Literal["person", "timeout", "interrupt", "recovery"]
+    by: Literal["person", "timeout", "unattended", "interrupt", "recovery"]
+    """*unattended*: nobody can be asked where this ran."""
     message: str | None = None
     """A remark for the model."""
     input: dict[str, Any] | None = None

@@ -11,7 +11,7 @@ from deskmate_session.model.base import Wire
 from deskmate_session.model.edits import ApplyOutcome, FileText, OpenDocument, TextChange, Written
 from deskmate_session.model.events import ReadFile
 from deskmate_session.model.messages import AnswerFinish, Usage
-from deskmate_session.model.permissions import PermissionRequest
+from deskmate_session.model.permissions import Action, PermissionRequest
 
 
 class Clock(Protocol):
@@ -242,6 +242,10 @@ class ToolContext(Protocol):
 
     def seen(self, uri: str) -> str | None:
         """Hash of the file as this session last read or wrote it."""
+        ...
+
+    def may_read(self, path: str) -> Action:
+        """What the rules say of reading a file; `path` as rules see it: relative inside, else absolute."""
         ...
 
     def progress(self, text: str) -> None:

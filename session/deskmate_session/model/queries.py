@@ -13,7 +13,8 @@ class ListSessions(Wire):
     folder: str | None = None
     archived: bool | None = None
     query: str | None = None
-    cursor: str | None = None
+    cursor: str | None = Field(default=None, pattern=r"^(\d{1,18}|x)(\.(\d{1,18}|x))*$")
+    """`nextCursor` of the page before."""
     limit: int = Field(default=50, ge=1, le=500)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from deskmate_session.errors import Rejected
 from deskmate_session.model import events as e
@@ -12,13 +12,15 @@ from deskmate_session.model.permissions import PermissionRequest, Reply
 from deskmate_session.model.ports import Clock, Ids
 from deskmate_session.runtime.sessions import Sessions
 
+By = Literal["person", "timeout", "unattended", "interrupt"]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How an ask was settled."""
 
     reply: Reply
-    by: str
+    by: By
     message: str | None = None
     input: dict[str, Any] | None = None
 
@@ -26,10 +28,13 @@ class Answer:
 class Asks:
     """Asks that wait for an answer."""
 
-    def __init__(self, sessions: Sessions, ids: Ids, clock: Clock, timeout_ms: int | None) -> None:
+    def __init__(
+        self, sessions: Sessions, ids: Ids, clock: Clock, timeout_ms: int | None, *, unattended: bool
+    ) -> None:
         self._sessions = sessions
         self._ids = ids
         self._clock = clock
+        self._unattended = unattended
         self._timeout = None if timeout_ms is None else timeout_ms / 1000
         self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
 
@@ -56,6 +61,8 @@ class Asks:
         self._open[ask.id] = (ask, future)
         try:
             await self._sessions.append(session_id, e.AskOpened(ask=ask))
+            if self._unattended:
+                return await self._give_up(session_id, ask, future, "unattended")
             return await asyncio.wait_for(asyncio.shield(future), self._timeout)
         except TimeoutError:
             return await self._give_up(session_id, ask, future, "timeout")
@@ -82,10 +89,10 @@ class Asks:
             future.set_result(Answer(command.reply, "person", command.message, command.input))
         return True
 
-    async def _give_up(self, session_id: str, ask: Ask, future: asyncio.Future[Answer], by: str) -> Answer:
+    async def _give_up(self, session_id: str, ask: Ask, future: asyncio.Future[Answer], by: By) -> Answer:
         if ask.id not in self._open:  # a reply is being logged: it came first
             return await future
         del self._open[ask.id]
-        fact = e.AskReplied(ask_id=ask.id, reply="reject", by="timeout" if by == "timeout" else "interrupt")
+        fact = e.AskReplied(ask_id=ask.id, reply="reject", by=by)
         await self._sessions.append(session_id, fact)
         return Answer("reject", by)

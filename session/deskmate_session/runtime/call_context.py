@@ -1,11 +1,15 @@
 """What a running call gets from the host."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from deskmate_session.core import permissions
 from deskmate_session.core.state import SessionState
 from deskmate_session.model import events as e
 from deskmate_session.model.edits import FileText, Written
+from deskmate_session.model.messages import ToolDetail
+from deskmate_session.model.permissions import Action, PermissionRequest, Rule
 from deskmate_session.model.ports import Host, ToolLimits
 from deskmate_session.runtime.changes import Author, Changes
 from deskmate_session.workspace import files
@@ -35,11 +39,14 @@ class CallContext:
     place: Place
     host: Host
     changes: Changes
+    rules: Sequence[Rule]
     show: Callable[[int, str], None]
     """Shows output at an offset."""
     updates: list[e.WorkContextUpdated] = field(default_factory=list[e.WorkContextUpdated])
     printed: list[str] = field(default_factory=list[str])
     length: int = 0
+    changed: dict[str, Any] | None = None
+    """The arguments that run in place of the model's, where the person gave others."""
 
     @property
     def session_id(self) -> str:
@@ -73,6 +80,10 @@ class CallContext:
     def seen(self, uri: str) -> str | None:
         entry = self.state.work_context.files.get(uri)
         return None if entry is None else entry.hash
+
+    def may_read(self, path: str) -> Action:
+        request = PermissionRequest("read", (path,), "", ToolDetail(tool="", input={}))
+        return permissions.judge(request, self.rules, self.state.grants, self.state.info.mode).action
 
     def progress(self, text: str) -> None:
         self.show(self.length, text)

@@ -14,7 +14,7 @@ from deskmate_session.model import events as e
 from deskmate_session.model.permissions import PermissionRequest, Rule
 from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResult
 from deskmate_session.model.updates import Delta
-from deskmate_session.runtime.asks import Asks
+from deskmate_session.runtime.asks import Asks, By
 from deskmate_session.runtime.bus import Bus
 from deskmate_session.runtime.call_context import CallContext, Place
 from deskmate_session.runtime.changes import Author, Changes
@@ -27,6 +27,14 @@ KILL_AFTER = 0.25
 """Seconds from an interrupt until unsettled calls are recorded as interrupted."""
 MAX_LOGGED_ARGS = 2_000
 """Bytes of canonical JSON; larger arguments stand once, in `model.responded`."""
+
+
+_REFUSED: dict[By, str] = {
+    "person": "the person refused",
+    "timeout": "the person did not answer in time",
+    "unattended": "nobody can be asked here",
+    "interrupt": "interrupted before anyone answered",
+}
 
 
 class _Denied(DeskmateError):
@@ -104,7 +112,8 @@ class Calls:
         except Exception as error:
             await self._fail(state, call, "failed", f"the tool could not start: {error}")
             raise
-        fact = e.CallStarted(call_id=call.call_id, tool=call.tool, args=_logged_args(args))
+        logged = args if context.changed is not None else _logged_args(args)
+        fact = e.CallStarted(call_id=call.call_id, tool=call.tool, args=logged)
         await self.sessions.append(state.info.id, fact, durable=tool.effect != "none")
         await self._run(state, call, tool, prepared, context, control)
 
@@ -165,18 +174,28 @@ class Calls:
         while True:
             args = parse_args(tool, given)
             prepared = await tool.prepare(args, context)
-            changed = await self._permit(state, call, prepared.requests)
+            changed = await self._permit(state, call, prepared.requests, approved=given is not call.args)
             if changed is None:
-                return tool, args.model_dump(mode="json", by_alias=True, exclude_unset=True), prepared
-            given = changed  # the person changed the arguments: they are judged again
+                used = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                context.changed = used if given is not call.args else None
+                return tool, used, prepared
+            given = changed  # the person changed the arguments: the rules judge them again
 
     async def _permit(
-        self, state: SessionState, call: CallState, requests: tuple[PermissionRequest, ...]
+        self,
+        state: SessionState,
+        call: CallState,
+        requests: tuple[PermissionRequest, ...],
+        *,
+        approved: bool,
     ) -> dict[str, Any] | None:
-        """Pass every request, or raise `_Denied`. Returns other arguments where the person gave some."""
+        """Pass every request, or raise `_Denied`. Returns other arguments where the person gave some.
+
+        `approved`: the person gave these arguments, so what would be asked is answered; a deny stays a deny.
+        """
         for request in requests:
             verdict = permissions.judge(request, self.rules, state.grants, state.info.mode)
-            if verdict.action == "allow":
+            if verdict.action == "allow" or (approved and verdict.action == "ask"):
                 continue
             if verdict.action == "deny":
                 rule = verdict.rule
@@ -185,8 +204,7 @@ class Calls:
             answer = await self.asks.permission(state.info.id, call.call_id, request)
             if answer.reply == "reject":
                 remark = f": {answer.message}" if answer.message else ""
-                who = "the person did not answer in time" if answer.by == "timeout" else "the person refused"
-                raise _Denied("person", f"{who}{remark}")
+                raise _Denied("person", f"{_REFUSED[answer.by]}{remark}")
             if answer.input is not None and answer.input != call.args:
                 return answer.input
         return None
@@ -198,7 +216,7 @@ class Calls:
             call_id=call.call_id,
             tool=call.tool,
             success=result.success,
-            output=result.output,
+            output=_told(context, result.output),
             title=result.title,
             exit_code=result.exit_code,
             truncated=result.truncated or None,
@@ -231,12 +249,21 @@ class Calls:
 
         return CallContext(
             state=state,
-            author=Author(session_id, call.call_id, call.tool, self.place.folder),
+            author=Author(session_id, call.call_id, call.tool, self.place.folder, state.info.title),
             place=self.place,
             host=self.host,
             changes=self.changes,
+            rules=self.rules,
             show=show,
         )
+
+
+def _told(context: CallContext, output: str) -> str:
+    """The output, with what really ran where the person changed the arguments."""
+    if context.changed is None:
+        return output
+    ran = json.dumps(context.changed, ensure_ascii=False)
+    return f"[the person changed the arguments; what ran: {ran}]\n{output}"
 
 
 def _logged_args(args: dict[str, Any]) -> dict[str, Any]:

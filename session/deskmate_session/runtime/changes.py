@@ -31,6 +31,8 @@ class Author:
     call_id: str
     tool: str
     folder: str
+    title: str
+    """The session's title."""
 
 
 class Changes:
@@ -138,13 +140,12 @@ class Changes:
         via: Via,
     ) -> Written:
         if via != "disk" and current is not None:
-            label = f"Deskmate: {author.tool} {Path(path).name}"
+            label = f"Deskmate: {author.tool} {Path(path).name} ({author.title})"
             edits = text_edits(current.text, text)
             outcome = await self._host.apply(path, current.text, edits, text, label)
             if not outcome.applied:
                 await self._refused(author, path, uri, via, outcome)
-            note = None if outcome.saved else "the buffer is changed but not saved to disk"
-            return Written(uri, current.hash, None, outcome.text, via, outcome.saved, note)
+            return Written(uri, current.hash, None, outcome.text, via, outcome.saved)
         try:
             await asyncio.to_thread(files.write_atomic, path, after)
         except ToolFailure as failure:

@@ -9,7 +9,7 @@ from typing import assert_never
 from deskmate_session.config.agents import Agent
 from deskmate_session.core import plan
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import LogError, Rejected
+from deskmate_session.errors import DeskmateError, LogError, Rejected
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import TurnError
 from deskmate_session.providers.registry import Resolved
@@ -42,7 +42,8 @@ class Loop:
         except (LogError, asyncio.CancelledError):
             raise
         except Exception as error:
-            _logger.exception("turn %s failed", control.turn_id)
+            if not isinstance(error, DeskmateError):
+                _logger.exception("turn %s failed", control.turn_id)
             await self._settle(state)
             finish = plan.Finish("error", _internal(error))
         await self._end(state, finish)
@@ -98,5 +99,11 @@ class Loop:
 
 
 def _internal(error: Exception) -> TurnError:
-    hint = error.hint if isinstance(error, Rejected) else "see the server's log; the session goes on"
-    return TurnError(kind="internal", message=f"{type(error).__name__}: {error}", hint=hint)
+    match error:
+        case Rejected():
+            return TurnError(kind="internal", message=error.message, hint=error.hint)
+        case DeskmateError():
+            return TurnError(kind="internal", message=str(error), hint="see `deskmate doctor`")
+        case _:
+            hint = "see the server's log; the session goes on"
+            return TurnError(kind="internal", message=f"{type(error).__name__}: {error}", hint=hint)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.views.session import queue_view, status_view
 from deskmate_session.core.views.timeline import fold, message_view
+from deskmate_session.errors import Rejected
 from deskmate_session.log.rows import logged
 from deskmate_session.log.store import ALL, EventLog
 from deskmate_session.model import commands as c
@@ -104,7 +105,13 @@ class Reads:
         )
 
     async def _diff(self, query: q.Diff) -> c.DiffResult:
-        await self._exists(query.session_id)
+        state = await self._sessions.get(query.session_id)
+        if query.message_id is not None and query.message_id not in state.conversation.messages:
+            raise Rejected(
+                "messageNotFound",
+                f"there is no message {query.message_id!r} in this session",
+                "list its messages",
+            )
         events = await self._log.change_events(
             query.session_id,
             from_seq=query.from_seq or 0,

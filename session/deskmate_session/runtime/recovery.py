@@ -1,17 +1,23 @@
 """At start: what dead processes left open is settled by facts. No turn stays open, no call running."""
 
+import asyncio
+
 from deskmate_session.core.conversation import CallState
 from deskmate_session.core.state import SessionState
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import Usage
+from deskmate_session.workspace.descendants import end_children
 
 
 async def settle(log: EventLog, session_id: str) -> None:
-    """Settle a session whose turn's owner is gone."""
+    """Settle a session whose turn's owner is gone: its children are ended first."""
     state = SessionState()
     for event in await log.read(session=session_id):
         state.apply(event)
+    for call in _open_calls(state):
+        if call.status == "running":
+            await asyncio.to_thread(end_children, call.call_id)
     if drafts := [e.Draft(fact, state.causes.of(fact)) for fact in settling_facts(state)]:
         await log.append(session_id, drafts, durable=True)
 

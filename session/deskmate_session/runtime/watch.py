@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
-from deskmate_session.core.views.timeline import part_view
+from deskmate_session.core.views.timeline import message_view, part_view
 from deskmate_session.core.views.updates import updates_for
 from deskmate_session.errors import Rejected
 from deskmate_session.log.store import ALL, EventLog
@@ -63,6 +63,20 @@ class PromptSink:
         return self._accepted and isinstance(item, u.SessionUpdate | u.QueueUpdate)
 
 
+def catch_up(state: SessionState, live: AnswerProcessor | None) -> list[Item]:
+    """The answer that is being given, as it stands: whoever looks from now on knows its parts."""
+    answer = state.conversation.messages.get(state.turn.answer_id or "") if state.turn else None
+    if answer is None:
+        return []
+    parts = {part.id: part for part in _live_parts(live)}
+    message = overlay(message_view(state.info.id, answer), parts)
+    shown: list[Item] = [u.MessageUpdate(session_id=state.info.id, message=message)]
+    shown += [
+        u.PartUpdate(session_id=state.info.id, message_id=answer.id, part=part) for part in message.parts
+    ]
+    return shown
+
+
 async def subscribe(
     log: EventLog,
     sessions: Sessions,
@@ -71,25 +85,31 @@ async def subscribe(
     command: Subscribe,
     sink: Sink,
 ) -> tuple[int, Callable[[], None]]:
-    """Attach a sink: replay after `fromSeq`, then live. Returns the newest replayed `seq` and a detach."""
+    """Attach a sink: replay after `fromSeq`, then live. Returns the newest covered `seq` and a detach."""
     if command.session_id is not None:
         await sessions.get(command.session_id)
+    start = await _start(log, command)
+    head = await log.last_seq()
+    if start is None:
+        # From here to the end nothing awaits: what is shown and what follows leave no gap.
+        for state in sessions.all_live():
+            head = max(head, state.seq)
+            if command.session_id in (None, state.info.id):
+                for item in catch_up(state, live.get(state.info.id)):
+                    sink.push(item)
+        return head, bus.attach(command.session_id, sink)
     waiting = _Waiting()
     detach = bus.attach(command.session_id, waiting)
     try:
         head = await log.last_seq()
-        start = await _start(log, command)
-        replay: list[Item] = []
-        if start is not None:
-            read = await log.read(
-                session=ALL if command.session_id is None else command.session_id, after=start, upto=head
-            )
-            states = {
-                session_id: await sessions.get(session_id)
-                for session_id in dict.fromkeys(event.session for event in read)
-                if session_id is not None and not await _gone(sessions, session_id)
-            }
-            replay = _replay(read, states, live)
+        session = ALL if command.session_id is None else command.session_id
+        read = await log.read(session=session, after=start, upto=head)
+        states = {
+            session_id: await sessions.get(session_id)
+            for session_id in dict.fromkeys(event.session for event in read)
+            if session_id is not None and not await _gone(sessions, session_id)
+        }
+        replay = _replay(read, states, live)
     except BaseException:
         detach()
         raise

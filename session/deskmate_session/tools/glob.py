@@ -6,6 +6,7 @@ from deskmate_session.model.base import Wire
 from deskmate_session.model.ports import Effect, Prepared, ToolContext, ToolResult
 from deskmate_session.tools.searching import list_files, named
 from deskmate_session.tools.support import Ready, find_target, narrow, prompt, read_requests, still
+from deskmate_session.workspace import paths
 from deskmate_session.workspace.globs import compile_glob, split_base
 
 
@@ -40,12 +41,14 @@ class GlobTool:
         compiled = compile_glob(pattern)
         target = await find_target(base, context)
 
+        def keep(name: str) -> bool:
+            shown = paths.shown(f"{target.path}/{name}", context.folder)
+            return compiled.fullmatch(name) is not None and context.may_read(shown) != "deny"
+
         async def run() -> ToolResult:
             await still(target, context)
             limits = context.limits
-            listing = await list_files(
-                target, context, lambda name: compiled.fullmatch(name) is not None, limits.output_max_lines
-            )
+            listing = await list_files(target, context, keep, limits.output_max_lines)
             lines: list[str] = []
             size = 0
             notes = list(listing.notes)

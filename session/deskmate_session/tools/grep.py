@@ -5,11 +5,11 @@ import time
 
 from pydantic import Field
 
-from deskmate_session.core.guard import is_secret
 from deskmate_session.model.base import Wire
 from deskmate_session.model.ports import Effect, Prepared, ToolContext, ToolLimits, ToolResult
 from deskmate_session.tools.searching import Listing, list_files, named
 from deskmate_session.tools.support import Ready, find_target, narrow, prompt, read_requests, still
+from deskmate_session.workspace import paths
 from deskmate_session.workspace.globs import compile_glob
 from deskmate_session.workspace.search import Found, find_ripgrep, search
 
@@ -56,8 +56,8 @@ class GrepTool:
             def keep(name: str) -> bool:
                 if glob is not None and glob.fullmatch(name) is None:
                     return False
-                # Permission was asked for the folder, which says nothing about what is secret in it.
-                if is_secret(f"{target.path}/{name}"):
+                # Permission was asked for the folder, which says nothing about each file in it.
+                if context.may_read(paths.shown(f"{target.path}/{name}", context.folder)) != "allow":
                     secrets.append(name)
                     return False
                 return True
@@ -85,7 +85,7 @@ def _result(listing: Listing, found: Found, secrets: int, context: ToolContext) 
     if cut:
         notes.append(f"{cut:,} more matches don't fit: narrow the search")
     skipped = (
-        (secrets, "with secrets"),
+        (secrets, "that no rule lets you read"),
         (found.binary, "binary"),
         (found.too_big, "over 10 MB"),
         (found.unreadable, "unreadable"),

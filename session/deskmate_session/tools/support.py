@@ -41,6 +41,7 @@ class Target:
     name: str
     """As rules and people see it: relative inside the folder, else absolute."""
     outside: bool
+    is_folder: bool
     guard: Guard | None
 
     @property
@@ -64,6 +65,7 @@ async def find_target(given: str, context: ToolContext) -> Target:
         path=path,
         name=paths.shown(path, context.folder),
         outside=not paths.inside(path, context.roots),
+        is_folder=await asyncio.to_thread(Path(path).is_dir),
         guard=guard(path),
     )
 
@@ -89,8 +91,7 @@ def outside_requests(target: Target, tool: str, title: str) -> tuple[PermissionR
     if not target.outside:
         return ()
     detail = ToolDetail(tool=tool, input={"path": target.path})
-    folder = str(Path(target.path).parent).rstrip("/")
-    return (PermissionRequest("external_directory", (target.path,), title, detail, (f"{folder}/*",)),)
+    return (PermissionRequest("external_directory", (target.path,), title, detail, _below(target)),)
 
 
 def always_all(target: Target) -> tuple[str, ...]:
@@ -101,7 +102,13 @@ def always_all(target: Target) -> tuple[str, ...]:
 def _always(target: Target) -> tuple[str, ...]:
     if target.guard == "secret":
         return ()
-    return (f"{str(Path(target.path).parent).rstrip('/')}/*",) if target.outside else ("*",)
+    return _below(target) if target.outside else ("*",)
+
+
+def _below(target: Target) -> tuple[str, ...]:
+    """What is below the folder that was meant, never beside it; nothing for the root of the disk."""
+    folder = target.path if target.is_folder else str(Path(target.path).parent)
+    return () if folder == "/" else (f"{folder}/",)
 
 
 async def read_in_time(target: Target, context: ToolContext) -> FileText:

@@ -16,11 +16,12 @@ _ROUNDS = 3
 class Descendants:
     """The family of one command whose shell leads the group `leader`. Blocks; for a command's thread."""
 
-    def __init__(self, leader: int, call_id: str) -> None:
+    def __init__(self, leader: int | None, call_id: str, *, since: float | None = None) -> None:
+        """`leader` None: only the mark counts. `since`: seconds since the epoch; by default about now."""
         self._leader = leader
         self._call_id = call_id
         # Start times are counted from boot in hundredths of a second; allow for their rounding.
-        self._since = time.time() - 2
+        self._since = time.time() - 2 if since is None else since
 
     def end(self, kill_after_s: float, wait: Callable[[], object]) -> tuple[str, ...]:
         """TERM all that live, KILL those that still do after `kill_after_s`; returns the names.
@@ -55,6 +56,11 @@ class Descendants:
             return process.environ().get(MARK) == self._call_id
         except (psutil.Error, OSError):
             return False  # gone meanwhile, or another user's
+
+
+def end_children(call_id: str) -> tuple[str, ...]:
+    """End what a call left behind whose server is gone; returns the names. Blocks for up to 0.4 s."""
+    return Descendants(None, call_id, since=0).end(0.25, lambda: time.sleep(0.02))
 
 
 def _send(processes: list[psutil.Process], number: signal.Signals) -> None:

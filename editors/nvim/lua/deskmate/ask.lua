@@ -120,8 +120,10 @@ end
 ---@param reply deskmate.Reply
 ---@param remark? string
 function M.answer_oldest(reply, remark)
-  if not vim.list_contains({ "once", "session", "always", "reject" }, reply) then
-    return vim.notify(("Deskmate: no such answer: %q"):format(reply), vim.log.levels.ERROR)
+  local replies = M.replies()
+  if not vim.list_contains(replies, reply) then
+    local words = ("Deskmate: %q is no answer here; say one of: %s"):format(reply, table.concat(replies, ", "))
+    return vim.notify(words, vim.log.levels.ERROR)
   end
   if not open[1] then
     return vim.notify("Deskmate: nothing is asked")
@@ -140,8 +142,8 @@ function M.key(id, reply)
   if vim.uv.now() - entry.shown_at < config.get().ask_grace_ms then
     return vim.notify("Deskmate: this question is new; press the key again to answer it")
   end
-  if (reply == "session" or reply == "always") and not M.offers(entry.ask) then
-    return vim.notify("Deskmate: this can be allowed once only")
+  if reply ~= "remark" and not vim.list_contains(M.offers(entry.ask), reply) then
+    return vim.notify("Deskmate: this is not offered here; the line below the question has the keys")
   end
   if reply ~= "remark" then
     return M.answer(id, reply)
@@ -153,11 +155,30 @@ function M.key(id, reply)
   end)
 end
 
----Whether more than *once* can be answered.
+---The answers that make a difference. Without patterns only *once* allows; *always* is the same as *session* unless
+---the server would keep one of them.
 ---@param ask deskmate.Ask
----@return boolean
+---@return deskmate.Reply[]
 function M.offers(ask)
-  return ask.kind == "trust" or #(ask.always or {}) > 0
+  if ask.kind == "trust" then
+    return { "always", "reject" }
+  end
+  local offers, stored = { "once" }, false
+  for _, always in ipairs(ask.always or {}) do
+    offers[2] = "session"
+    stored = stored or always.stored
+  end
+  if stored then
+    table.insert(offers, "always")
+  end
+  table.insert(offers, "reject")
+  return offers
+end
+
+---The answers to the oldest open question; without one, those that there usually are.
+---@return deskmate.Reply[]
+function M.replies()
+  return open[1] and M.offers(open[1].ask) or { "once", "session", "reject" }
 end
 
 ---The server says that a question is settled.

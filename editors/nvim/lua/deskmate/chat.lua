@@ -64,8 +64,11 @@ function M.new(root)
   local self = setmetatable({ root = root, parts = {}, asks = {} }, Chat)
   self.transcript = transcript_.new(root)
   self.input = vim.api.nvim_create_buf(false, true)
-  vim.api.nvim_buf_set_name(self.transcript.buf, "deskmate://" .. root)
-  vim.api.nvim_buf_set_name(self.input, "deskmate-input://" .. root)
+  -- Short, since a status line shows them; the folder is told in the conversation's first line.
+  local number = vim.tbl_count(chats) + 1
+  local name = number == 1 and "deskmate://" or ("deskmate://%d/"):format(number)
+  vim.api.nvim_buf_set_name(self.transcript.buf, name .. "chat")
+  vim.api.nvim_buf_set_name(self.input, name .. "input")
   vim.bo[self.input].bufhidden = "hide"
   vim.bo[self.input].filetype = "markdown"
   vim.b[self.input].deskmate_root = root
@@ -333,7 +336,7 @@ function Chat:show_ask(open)
   if not self:is_open() then
     self:open({ focus = false })
   end
-  self.transcript:put("ask:" .. open.id, "tail", render.ask(open))
+  self.transcript:put("ask:" .. open.id, "tail", render.ask(open, ask.offers(open)))
   self:state()
 end
 
@@ -373,7 +376,8 @@ end
 ---@param buf integer
 ---@param text string
 local function set_bar(buf, text)
-  local bar = " " .. text:gsub("%c", " "):gsub("%%", "%%%%")
+  -- What has no room is cut at the end (`%<`); by itself Neovim cuts at the start.
+  local bar = " " .. text:gsub("%c", " "):gsub("%%", "%%%%") .. "%<"
   for _, win in ipairs(vim.fn.win_findbuf(buf)) do
     vim.api.nvim_set_option_value("winbar", bar, { scope = "local", win = win })
   end
@@ -391,9 +395,9 @@ function Chat:state()
   local title = info and { info.title, info.model } or { "new session" }
   set_bar(self.transcript.buf, ("%s │ %s"):format(self.session:status_text(), table.concat(title, " │ ")))
   local keys = config.get().keys
-  local hint = ("<CR> sends, <C-j> new line, %s interrupts"):format(keys.interrupt)
+  local hint = ("<CR> sends, %s interrupts, <C-j> new line"):format(keys.interrupt)
   if next(self.asks) then
-    hint = "a question waits in the window above"
+    hint = "a question waits above"
   elseif #self.parts > 0 then
     hint = ("%d attached │ %s"):format(#self.parts, hint)
   end

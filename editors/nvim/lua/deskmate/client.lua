@@ -64,7 +64,7 @@ function M.start(root, done)
     local cmd = config.get().cmd[1]
     return done(nil, {
       message = ("the server could not be started: %q"):format(cmd),
-      hint = "install deskmate, or set `cmd` in require('deskmate').setup{}; :checkhealth deskmate tells more",
+      hint = "install it from the clone (pip install .), or set `cmd` in setup; :checkhealth deskmate tells more",
     })
   end
   waiting[id] = waiting[id] or {}

@@ -14,7 +14,10 @@ function M.check()
   if vim.fn.executable(cmd[1]) == 1 then
     health.ok(("%s is %s"):format(cmd[1], vim.fn.exepath(cmd[1])))
   else
-    health.error(("%q can't be run"):format(cmd[1]), { "pip install deskmate", "or set `cmd` in setup{}" })
+    health.error(("%q can't be run"):format(cmd[1]), {
+      "install it from the clone of Deskmate: pip install .",
+      "or name it in setup: cmd = { '/path/to/deskmate', 'lsp' }",
+    })
   end
   local clients = vim.lsp.get_clients({ name = "deskmate" })
   for _, client in ipairs(clients) do

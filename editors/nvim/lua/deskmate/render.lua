@@ -125,7 +125,8 @@ function M.tool(part, opened)
   if #lines > MAX_DETAIL_LINES then
     local left = #lines - MAX_DETAIL_LINES
     lines = vim.list_slice(lines, 1, MAX_DETAIL_LINES)
-    table.insert(lines, { text = ("  │ … %d more lines"):format(left), hl = "DeskmateDetail" })
+    local words = left == 1 and "1 more line" or ("%d more lines"):format(left)
+    table.insert(lines, { text = "  │ … " .. words, hl = "DeskmateDetail" })
   end
   return lines
 end
@@ -185,8 +186,9 @@ function M.queue(prompts, held)
 end
 
 ---@param ask deskmate.Ask
+---@param offered deskmate.Reply[] The answers that can be given.
 ---@return deskmate.Line[]
-function M.ask(ask)
+function M.ask(ask, offered)
   local icons, keys = config.get().icons, config.get().keys
   local lines = { { text = ("%s %s"):format(icons.ask, one_line(ask.title)), hl = "DeskmateAsk" } }
   local detail = ask.detail or {}
@@ -200,24 +202,58 @@ function M.ask(ask)
   elseif detail.tool then
     with(lines, lines_of(("%s %s"):format(detail.tool, vim.inspect(detail.input)), nil, "  "))
   end
-  local offers = { ("[%s] once"):format(keys.once) }
-  local patterns = vim.tbl_map(function(always)
-    return always.pattern
-  end, ask.always or {})
+  local words = { once = "once", session = "this session", always = "always", reject = "reject" }
   if ask.kind == "trust" then
-    offers = { ("[%s] trust"):format(keys.always) }
-  elseif #patterns > 0 then
-    table.insert(offers, ("[%s] this session"):format(keys.session))
-    table.insert(offers, ("[%s] always"):format(keys.always))
+    words.always = "trust"
   end
-  table.insert(offers, ("[%s] reject"):format(keys.reject))
+  local offers = vim.tbl_map(function(reply)
+    return ("[%s] %s"):format(keys[reply], words[reply])
+  end, offered)
   if ask.kind ~= "trust" then
     table.insert(offers, ("[%s] reject with a remark"):format(keys.remark))
   end
   table.insert(lines, { text = "  " .. table.concat(offers, "  "), hl = "DeskmateKeys" })
-  if #patterns > 0 then
-    local allowed = "  session and always allow: " .. one_line(table.concat(patterns, ", "))
-    table.insert(lines, { text = allowed, hl = "DeskmateDetail" })
+  local always = vim.list_contains(offered, "always")
+  for _, line in ipairs(ask.kind == "permission" and M.grants(ask, always) or {}) do
+    table.insert(lines, { text = "  " .. one_line(line), hl = "DeskmateDetail" })
+  end
+  return lines
+end
+
+---@type table<string, string> What is allowed, in the words of a person; others are called by their names.
+local permissions = {
+  read = "reading",
+  edit = "edit",
+  bash = "command",
+  webfetch = "page from the web",
+  external_directory = "file outside",
+}
+
+---What *session* allows from then on, and what *always* does.
+---@param ask deskmate.Ask
+---@param always boolean *always* is offered.
+---@return string[]
+function M.grants(ask, always)
+  local function told(reply, patterns, span)
+    local what = permissions[ask.permission] or ask.permission
+    if vim.list_contains(patterns, "*") then
+      return ("%s allows every %s%s"):format(reply, what, span)
+    end
+    return ("%s allows each %s like %s%s"):format(reply, what, table.concat(patterns, ", "), span)
+  end
+  local all, stored = {}, {}
+  for _, one in ipairs(ask.always or {}) do
+    table.insert(all, one.pattern)
+    if one.stored then
+      table.insert(stored, one.pattern)
+    end
+  end
+  local lines = {}
+  if #all > 0 then
+    table.insert(lines, told("session", all, " of this session"))
+  end
+  if always then
+    table.insert(lines, told("always", stored, ", in later sessions too"))
   end
   return lines
 end

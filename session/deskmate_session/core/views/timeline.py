@@ -69,11 +69,11 @@ def _tool(call: CallState, voided: bool | None) -> ToolPart:
         id=call.id,
         call_id=call.call_id,
         tool=call.tool,
-        summary=summary(call.tool, call.args),
+        summary=summary(call.tool, _args(call)),
         voided=voided,
         state=ToolState(
             status=call.status,
-            input=call.args,
+            input=_args(call),
             title=call.title,
             output=call.output,
             success=call.success,
@@ -91,6 +91,10 @@ def _tool(call: CallState, voided: bool | None) -> ToolPart:
             ended_at=call.ended_at,
         ),
     )
+
+
+def _args(call: CallState) -> Any:
+    return call.args if call.ran_args is None else call.ran_args
 
 
 def summary(tool: str, args: Any) -> str:
