@@ -187,6 +187,7 @@ async def test_prompts_while_busy_run_in_their_order(tmp_path: Path) -> None:
     answers = [answer(text(f"answer {n}"), delay_ms=60) for n in range(4)]
     async with Rig.open(tmp_path, answers) as rig:
         session = await rig.create()
+        await rig.restart()  # so that the first one finds nothing loaded
         sent = [rig.start(session, f"prompt {n}", f"t{n}") for n in range(4)]
         results = [await one for one in sent]
         assert [result["finish"] for result in results] == ["stop"] * 4
