@@ -10,6 +10,7 @@ from deskmate_session.model.settings import (
     StreamingSettings,
     ToolSettings,
 )
+from deskmate_session.providers.catalog import DEFAULT_MODELS
 from tests.architecture.source import ROOT, our_files
 
 TABLES = (LogSettings, ModelSettings, ProviderSettings, Settings, StreamingSettings, ToolSettings)
@@ -54,6 +55,12 @@ def test_every_invariant_names_a_test_that_exists() -> None:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     assert not undocumented_settings((ROOT / "docs/configuration.md").read_text(encoding="utf-8"))
+
+
+def test_the_help_of_the_plugin_shows_a_model_that_is_the_default() -> None:
+    text = (ROOT / "editors/nvim/doc/deskmate.txt").read_text(encoding="utf-8")
+    named = set(re.findall(r'model = "([^"]+)"', text))
+    assert named == {f"anthropic/{DEFAULT_MODELS['anthropic']}"}
 
 
 def test_links_between_documents_lead_somewhere() -> None:

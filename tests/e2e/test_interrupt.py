@@ -142,3 +142,17 @@ async def test_an_orderly_stop_settles_the_turn_and_kills_every_child(tmp_path: 
         assert events[-1]["payload"]["finish"] == "interrupted"
         settled = [e for e in events if e["type"] in ("call.failed", "turn.ended")]
         assert [e["type"] for e in settled] == ["call.failed", "turn.ended"]
+
+
+async def test_prompts_of_a_held_queue_are_answered_when_their_session_is_deleted(tmp_path: Path) -> None:
+    async with Rig.open(tmp_path, [answer(text("a b c", size=2), stall_after=4)]) as rig:
+        session = await rig.create()
+        first = rig.start(session, "first", "t1")
+        await rig.client.progress("t1", lambda v: v["kind"] == "delta")
+        waiting = rig.start(session, "waiting", "t2")
+        await rig.client.progress("t2", lambda v: v["kind"] == "accepted")
+        await rig.call("session/delete", sessionId=session)
+        assert (await first)["finish"] == "interrupted"
+        with pytest.raises(LspError) as caught:
+            await waiting
+        assert caught.value.data["kind"] == "sessionNotFound"

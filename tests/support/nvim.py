@@ -170,7 +170,7 @@ class Nvim:
         """What stands in the chat's input."""
         return self.lua(
             """
-            local buf = vim.fn.bufnr('deskmate-input://')
+            local buf = vim.fn.bufnr('deskmate://input')
             return table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, false), '\\n')
             """
         )

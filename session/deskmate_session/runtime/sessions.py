@@ -73,6 +73,7 @@ class Sessions:
             for future in self._waiters.pop(key):
                 if not future.done():
                     future.set_exception(error)
+                    future.exception()  # nobody may be waiting
 
     def drop_waiters(self, session_id: str, message_id: str) -> None:
         """A prompt was taken back: nobody gets a result for it."""
@@ -126,6 +127,8 @@ class Sessions:
             self._bus.publish(event.session, updates_for(state, event, self.diffs_of(event)))
             if isinstance(event.payload, e.TurnEnded):
                 self._ended(event.session, event.payload, event.seq)
+            elif isinstance(event.payload, e.SessionDeleted):
+                self.fail_waiters(event.session, _not_found(event.session))
 
     def _ended(self, session_id: str, fact: e.TurnEnded, seq: int) -> None:
         for future in self._waiters.pop((session_id, fact.message_id), ()):

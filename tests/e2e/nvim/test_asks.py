@@ -19,6 +19,10 @@ def asked(nvim: Nvim, fp: FakeProvider) -> Nvim:
 
 def test_a_key_allows_an_edit_that_is_shown_as_a_diff(asked: Nvim) -> None:
     assert "  -two\n  +2\n" in asked.chat()
+    assert asked.chat().endswith(
+        "\n  [y] once  [s] this session  [n] reject  [r] reject with a remark"
+        "\n  session allows every edit of this session"
+    )
     assert asked.text("a.txt") == "one\ntwo\nthree", "nothing happens before the answer"
     asked.keys("y")
     shown = asked.wait_chat("Done.")
@@ -38,6 +42,7 @@ def test_a_remark_goes_to_the_model_and_the_turn_goes_on(asked: Nvim, fp: FakePr
     asked.keys("r")
     asked.wait(lambda: asked.mode() == "c", "the remark's prompt")
     asked.keys("use 22<CR>")
+    asked.wait_chat("✗ edit a.txt — rejected: use 22")
     asked.wait_chat("Done.")
     assert "use 22" in str(fp.bodies[1]["messages"])
 
@@ -89,6 +94,43 @@ def test_a_command_is_shown_and_answered_from_another_window(nvim: Nvim, fp: Fak
     nvim.command("DeskmateReply once")
     nvim.wait_chat("Made.")
     assert (nvim.folder / "made").exists()
+
+
+def test_another_answer_is_told_which_ones_there_are(asked: Nvim) -> None:
+    asked.command("DeskmateReply foo")
+    assert asked.told()[-1] == 'Deskmate: "foo" is no answer here; say one of: once, session, reject'
+    asked.command("DeskmateReply always")
+    assert "no answer here" in asked.told()[-1]
+    assert asked.lua("return vim.fn.getcompletion('DeskmateReply ', 'cmdline')") == [
+        "once",
+        "session",
+        "reject",
+    ]
+    asked.keys("a")
+    asked.wait(lambda: "not offered here" in asked.told()[-1], "a word about the key")
+    assert "[y] once" in asked.chat()
+    asked.command("DeskmateReply reject use 22")
+    asked.wait_chat("✗ edit a.txt — rejected: use 22")
+
+
+def test_always_is_offered_where_the_server_keeps_it(nvim: Nvim) -> None:
+    shown, replies = nvim.lua(
+        """
+        local ask = require('deskmate.ask')
+        local always = { { pattern = 'make*', stored = true }, { pattern = 'cd*', stored = false } }
+        local one = { id = 'ask_1', kind = 'permission', permission = 'bash', title = 'Run', always = always,
+          detail = { command = 'cd x', workdir = '/' } }
+        local lines = require('deskmate.render').ask(one, ask.offers(one))
+        ask.show(one)
+        return { vim.tbl_map(function(line) return line.text end, lines), ask.replies() }
+        """
+    )
+    assert shown[-3:] == [
+        "  [y] once  [s] this session  [a] always  [n] reject  [r] reject with a remark",
+        "  session allows every command like make*, cd* of this session",
+        "  always allows every command like make* of later sessions too",
+    ]
+    assert replies == ["once", "session", "always", "reject"]
 
 
 def test_a_question_opens_the_chat_but_does_not_take_the_cursor(nvim: Nvim, fp: FakeProvider) -> None:

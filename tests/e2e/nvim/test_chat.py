@@ -1,11 +1,12 @@
 """The chat in a real Neovim, against the real server: prompts, streams, sessions, and what can go wrong."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
 from tests.support.fake_provider import FakeProvider, answer, call, text, thinking
-from tests.support.nvim import Nvim
+from tests.support.nvim import PLUGIN, Nvim
 
 
 def test_a_prompt_is_answered_in_the_chat(nvim: Nvim, fp: FakeProvider) -> None:
@@ -175,6 +176,51 @@ def test_another_plugin_sees_nothing_of_our_updates(nvim: Nvim, fp: FakeProvider
     nvim.wait_chat("Fine.")
     nvim.wait_idle()
     assert set(nvim.lua("return _G.kinds")) <= {"begin", "report", "end"}
+
+
+def test_at_80_columns_names_and_status_can_be_read(nvim: Nvim, fp: FakeProvider) -> None:
+    nvim.lua("vim.o.columns, vim.o.lines = 80, 24")
+    fp.add(answer(text("Fine.")))
+    nvim.prompt("A prompt that is so long that its title has no room beside the word for what goes on")
+    nvim.wait_chat("Fine.")
+    nvim.wait_idle()
+    nvim.command("redraw")
+    rows = nvim.lua(
+        """
+        local rows = {}
+        for row = 1, vim.o.lines do
+          local cells = {}
+          for column = 1, vim.o.columns do cells[column] = vim.fn.screenstring(row, column) end
+          rows[row] = table.concat(cells)
+        end
+        return rows
+        """
+    )
+    right = [row[-32:].rstrip() for row in rows]
+    assert any(row.startswith(" idle │ A prompt that") for row in right), rows
+    assert any(row.startswith(" <CR> sends, <C-c> interrupts") for row in right), rows
+    assert any(row.startswith("deskmate://chat") for row in right), "\n".join(rows)
+    assert any(row.startswith("deskmate://input") for row in right), rows
+
+
+def test_help_is_found_when_set_up_as_the_readme_says(nvim: Nvim, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    shutil.copytree(PLUGIN, plugin)
+    lines = (PLUGIN / "README.md").read_text().partition("Without a plugin manager")[2].split("```")[1]
+    code = lines.removeprefix("lua\n").replace("/path/to/deskmate/editors/nvim", str(plugin))
+    nvim.lua("vim.opt.runtimepath:remove(...)", str(PLUGIN))
+    nvim.lua(code)
+    for tag in ("deskmate", "deskmate-options", ":DeskmateReply"):
+        nvim.command(f"help {tag}")
+        assert nvim.lua("return vim.api.nvim_buf_get_name(0)") == str(plugin / "doc" / "deskmate.txt")
+        assert f"*{tag}*" in nvim.lua("return vim.fn.getline('.')")
+
+
+def test_the_checkup_says_how_to_install_the_server(folder: Path, tmp_path: Path) -> None:
+    with Nvim.start(folder, home=tmp_path / "home", options={"cmd": ["no-such-deskmate"]}) as nvim:
+        nvim.command("checkhealth deskmate")
+        shown = nvim.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\\n')")
+        assert "clone of Deskmate: pip install ." in shown
 
 
 def test_repeated_and_missing_pieces_of_a_stream_are_noticed(nvim: Nvim) -> None:

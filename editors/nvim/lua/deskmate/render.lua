@@ -136,7 +136,11 @@ end
 ---@return string?
 function M.outcome(state)
   if state.rejectedBy then
-    return state.rejectedBy == "person" and "rejected" or ("rejected by a %s"):format(state.rejectedBy)
+    if state.rejectedBy ~= "person" then
+      return ("rejected by a %s"):format(state.rejectedBy)
+    end
+    -- With the remark, if there was one; other words than these say why nobody answered.
+    return (one_line(state.error or "rejected"):gsub("^the person refused", "rejected"))
   elseif state.timedOut then
     return "timed out"
   elseif state.interrupted then
@@ -220,14 +224,8 @@ function M.ask(ask, offered)
   return lines
 end
 
----@type table<string, string> What is allowed, in the words of a person; others are called by their names.
-local permissions = {
-  read = "reading",
-  edit = "edit",
-  bash = "command",
-  webfetch = "page from the web",
-  external_directory = "file outside",
-}
+---@type table<string, string> What is allowed, in a person's word; another permission is called by its name.
+local permissions = { bash = "command", external_directory = "access outside the folder" }
 
 ---What *session* allows from then on, and what *always* does.
 ---@param ask deskmate.Ask
@@ -236,10 +234,8 @@ local permissions = {
 function M.grants(ask, always)
   local function told(reply, patterns, span)
     local what = permissions[ask.permission] or ask.permission
-    if vim.list_contains(patterns, "*") then
-      return ("%s allows every %s%s"):format(reply, what, span)
-    end
-    return ("%s allows each %s like %s%s"):format(reply, what, table.concat(patterns, ", "), span)
+    local like = vim.list_contains(patterns, "*") and "" or (" like %s"):format(table.concat(patterns, ", "))
+    return ("%s allows every %s%s %s"):format(reply, what, like, span)
   end
   local all, stored = {}, {}
   for _, one in ipairs(ask.always or {}) do
@@ -250,10 +246,10 @@ function M.grants(ask, always)
   end
   local lines = {}
   if #all > 0 then
-    table.insert(lines, told("session", all, " of this session"))
+    table.insert(lines, told("session", all, "of this session"))
   end
   if always then
-    table.insert(lines, told("always", stored, ", in later sessions too"))
+    table.insert(lines, told("always", stored, "of later sessions too"))
   end
   return lines
 end
