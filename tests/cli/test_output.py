@@ -4,10 +4,13 @@ import io
 import json
 import os
 import pty
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deskmate_server.cli.output import Output, cells, harmless, one_line, shorten, wrap
+from deskmate_server.cli.live import Live
+from deskmate_server.cli.output import Output, cells, harmless, one_line, settled, shorten, wrap
 
 
 class Terminal(io.StringIO):
@@ -113,6 +116,17 @@ def test_a_reader_that_goes_away_ends_no_command() -> None:
         output = Output(stream, {})
         output.line("a")
         output.line("b")
+    assert settled(0) == 1
+    assert settled(0) == 0
+
+
+def test_a_full_disk_is_told_once_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("/dev/full").open("w") as stream:
+        output = Output(stream, {})
+        output.line("a")
+        output.line("größe")
+    assert settled(0) == 1
+    assert capsys.readouterr().err == "deskmate: the output could not be written: No space left on device\n"
 
 
 def test_a_stream_that_can_not_say_it_says_what_it_can() -> None:
@@ -120,3 +134,23 @@ def test_a_stream_that_can_not_say_it_says_what_it_can() -> None:
     output = Output(io.TextIOWrapper(raw, encoding="ascii"), {})
     output.line("größe")
     assert raw.getvalue() == b"gr??e\n"
+
+
+def failed_call(why: str) -> dict[str, Any]:
+    """The update of a call that failed."""
+    state = {"status": "error", "input": {"path": "a.txt"}, "error": why}
+    return {
+        "kind": "part",
+        "part": {"id": "prt_1", "type": "tool", "callId": "c", "tool": "edit", "state": state},
+    }
+
+
+def test_why_a_call_failed_is_broken_and_not_cut() -> None:
+    why = "the text to replace stands nowhere in the file; the nearest lines are 10 to 12, read them first"
+    output, stream = out({}, io.StringIO())
+    Live(output, output).show(failed_call(why))
+    lines = stream.getvalue().splitlines()
+    assert " ".join(line.strip() for line in lines) == f"✗ edit a.txt: {why}"
+    assert max(map(len, lines)) <= 100
+    Live(output, output).show(failed_call("word " * 500))
+    assert stream.getvalue().endswith("word\n  …\n")

@@ -202,6 +202,20 @@ def test_lines_are_printed_in_columns_and_wrapped() -> None:
     ]
 
 
+def test_on_a_narrow_terminal_the_text_stands_below() -> None:
+    lines = story(events(CREATED, PROMPT, ASKED, *text("prt_2", "a long answer that has to be broken")))
+    assert [text for text, _ in printed(lines, 40)] == [
+        "#1 session",
+        "  'Shop' with m/x, agent build, mode ask",
+        "#2 prompt",
+        "  mend it",
+        "#3 ← #2 step 1",
+        "  m/x is asked, with about 1,234 tokens",
+        "#6 ← #3 says",
+        "  a long answer that has to be broken",
+    ]
+
+
 def test_nothing_is_a_story_too() -> None:
     assert list(printed(story([]), 80)) == []
 

@@ -66,6 +66,20 @@ def test_files_that_run_later_are_asked_even_in_auto_mode(path: str) -> None:
     assert verdict("edit", path, {"edit": "allow"}, "auto") == "ask"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("*.py", ".git/hooks/x.py"), ("**", ".env"), ("/**", "deskmate.toml"), ("src/**", "src/.envrc")],
+)
+def test_a_rule_that_does_not_name_a_guarded_file_does_not_open_it(pattern: str, path: str) -> None:
+    assert verdict("edit", path, {"edit": {pattern: "allow"}}) == "ask"
+
+
+def test_a_rule_that_names_a_guarded_file_or_folder_opens_it() -> None:
+    assert verdict("edit", ".git/hooks/x.py", {"edit": {".git/hooks/": "allow"}}) == "allow"
+    assert verdict("read", ".env", {"read": {"*": "allow", ".env": "allow"}}) == "allow"
+    assert verdict("read", ".env", {"read": "allow"}) == "ask"
+
+
 def test_a_session_grant_answers_what_would_be_asked() -> None:
     grants = (Rule("bash", "git status*", "allow"),)
     assert judge(request("bash", "git status -s"), (), grants, "ask").action == "allow"

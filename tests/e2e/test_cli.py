@@ -159,9 +159,10 @@ def test_the_demo_shows_a_whole_session_and_leaves_nothing(home: Home) -> None:
     assert not (home.root / "state").exists()
 
 
-def on_a_terminal(home: Home, *answers: bytes) -> tuple[int, str]:
-    """The demo in a pseudo-terminal; each ask gets the next answer."""
+def on_a_terminal(home: Home, *answers: bytes, before: bytes = b"") -> tuple[int, str]:
+    """The demo in a pseudo-terminal; each ask gets the next answer. `before`: typed at its start."""
     main, side = pty.openpty()
+    os.write(main, before)
     process = home.start("demo", stdin=side, stdout=side, stderr=side, start_new_session=True)
     os.close(side)
     left, asked, seen = list(answers), 0, b""
@@ -185,19 +186,37 @@ def on_a_terminal(home: Home, *answers: bytes) -> tuple[int, str]:
     return code, re.sub(r"\x1b\[\d*m", "", seen.decode())
 
 
-def test_a_person_who_says_no_sees_the_demo_fail_and_nothing_changed(home: Home) -> None:
-    code, seen = on_a_terminal(home, b"what?\n", b"n\n")
+def test_a_person_who_says_no_is_told_that_nothing_was_changed(home: Home) -> None:
+    code, seen = on_a_terminal(home, b"what?\n", b"\n", b"n\n")
     assert code == 1
     in_order(
         seen,
         "? Edit pricing.py",
         "> ",
+        "Type y, s or n, then Enter.",
+        "> ",
+        "Type y, s or n, then Enter.",
         "> ",
         "nothing was changed",
         "reply     reject (person)",
         "verify: ok",
     )
-    assert "the demo failed: the turn ended with 'denied': you said no" in seen
+    assert "You said no, so nothing was changed." in seen
+    assert "failed" not in seen.partition("verify: ok")[2]
+
+
+def test_what_was_typed_before_the_demo_asks_answers_nothing(home: Home) -> None:
+    code, seen = on_a_terminal(home, b"n\n", before=b"y\ny\ny\n")
+    assert code == 1
+    assert "You said no, so nothing was changed." in seen
+
+
+def test_a_demo_that_can_not_be_written_says_so_in_one_line(home: Home) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = home.start("demo", stdout=full)
+        err = process.communicate(timeout=60)[1]
+    words = "deskmate: the output could not be written: No space left on device\n"
+    assert (process.returncode, err) == (1, words)
 
 
 def test_ctrl_c_interrupts_the_demo_in_order(home: Home) -> None:
@@ -377,11 +396,38 @@ def test_the_doctor_finds_a_damaged_log(home: Home) -> None:
     assert "damaged" in err
 
 
+@pytest.mark.parametrize(
+    ("config", "fault", "step"),
+    [
+        ('model = "demo/x\n', "✗ {config}: can't be read", "→ mend {config}"),
+        ('agent = "plan"\n', "✗ there is no agent 'plan'", "to one of: build"),
+    ],
+)
+def test_the_doctor_finds_what_is_wrong_in_the_configuration(
+    home: Home, config: str, fault: str, step: str
+) -> None:
+    home.config.write_text(config + home.config.read_text())
+    code, out, _ = home.run("doctor")
+    assert code == 1
+    in_order(out, fault.format(config=home.config), "To do:", step.format(config=home.config))
+    assert (f"✓ {home.config}" in out) == ("agent" in fault)
+    assert "All that is needed" not in out
+
+
+def test_the_doctor_reads_the_script(home: Home) -> None:
+    (home.root / "script.txt").write_text("say: hello\nfrobnicate\n")
+    code, out, _ = home.run("doctor")
+    assert code == 1
+    in_order(out, f"✗ {home.root}/script.txt:2:", "→ mend the script of demo/x")
+    (home.root / "script.txt").unlink()
+    assert "✗ can't read the script" in home.run("doctor")[1]
+
+
 # Sessions.
 
 
 def test_sessions_are_listed_and_told(home: Home) -> None:
-    assert "no sessions in" in home.run("sessions", "list")[1]
+    assert "no sessions in" in home.run("sessions")[1]
     assert not (home.root / "state").exists()
     home.run("run", "edit it", "--allow", "edit")
     code, listed, _ = home.run("sessions", "list")
@@ -409,4 +455,4 @@ def test_a_reader_that_has_seen_enough_is_no_failure(home: Home) -> None:
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
-    assert (process.stderr.read(), process.wait(timeout=30)) == ("", 0)
+    assert (process.stderr.read(), process.wait(timeout=30)) == ("", 1)

@@ -43,10 +43,10 @@ class FakeEditor:
     async def apply(self, path: str, before: str, after: str, label: str) -> ApplyOutcome:
         document = self.documents[path]
         if document.text != before:
-            return ApplyOutcome(False, document.text, False, "refused: changed meanwhile")
+            return ApplyOutcome(False, document.text, False, None, "refused: changed meanwhile")
         self.applied.append((path, document.version))
         self.documents[path] = replace(document, text=after, version=document.version + 1)
-        return ApplyOutcome(True, after, not document.dirty, "applied")
+        return ApplyOutcome(True, after, not document.dirty, after, "applied")
 
 
 class ScriptedContext:

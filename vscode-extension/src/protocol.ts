@@ -869,7 +869,7 @@ export interface Queue {
   prompts: QueuedPrompt[];
 }
 
-/** Waiting prompts stay until a new prompt or `session/resume`. */
+/** Waiting prompts stay until a new prompt comes. */
 export interface QueueHeld {
   /** Why. */
   reason: "interrupted" | "error" | "crash";
@@ -989,7 +989,7 @@ export interface SessionCreated {
   parentId?: string;
 }
 
-/** The session is gone from lists; its payloads are erased after `retention.deleted_days`. */
+/** The session is gone from lists and can't be opened; its events stay in the log. */
 export type SessionDeleted = Record<string, never>;
 
 /** A session with everything that is not messages. */
@@ -1102,7 +1102,7 @@ export interface Subscribed {
 export interface TextInput {
   /** Which shape this is. */
   type: "text";
-  /** Not blank, at most a million code points. */
+  /** Not blank. */
   text: string;
   /** What to show in place of a long text. */
   label?: string;

@@ -33,12 +33,21 @@ class _Failed(Exception):
     """The demo did not come to its good end; the message says why."""
 
 
+class _Refused(Exception):
+    """The person said no; the message says what that led to."""
+
+
 def run() -> int:
     """Run the demo; 0 only if the tests turned green and the log is sound."""
     out = stdout()
     with tempfile.TemporaryDirectory(prefix="deskmate-demo-", ignore_cleanup_errors=True) as made:
         try:
             interruptible(_Demo(out, Path(made).resolve()).run())
+        except _Refused as refused:
+            out.line()
+            out.line(str(refused), "bold")
+            out.line("The demo ends here, with exit code 1. Start it again and answer y to see the rest.")
+            return 1
         except (_Failed, ServerError) as failed:
             out.line()
             complain(f"the demo failed: {failed}")
@@ -102,14 +111,16 @@ class _Demo:
         green = await self._tests()
         await self._story(client, session)
         sound = await self._verify(client, session)
-        if result["finish"] != "stop":
-            error: Params = result.get("error") or {}
-            why = error.get("message", "you said no" if result["finish"] == "denied" else "see above")
-            raise _Failed(f"the turn ended with {result['finish']!r}: {why}")
-        if not green:
-            raise _Failed("the tests are still red")
         if not sound:
             raise _Failed("the log did not pass its verification")
+        if result["finish"] == "denied":
+            kept = "so that was not done; what you had allowed stays done"
+            raise _Refused(f"You said no, {kept if diff['files'] else 'so nothing was changed'}.")
+        if result["finish"] != "stop":
+            error: Params = result.get("error") or {}
+            raise _Failed(f"the turn ended with {result['finish']!r}: {error.get('message', 'see above')}")
+        if not green:
+            raise _Failed("the tests are still red")
 
     async def _connect(self, client: LspClient) -> None:
         script = self._home / "script.txt"

@@ -1,15 +1,17 @@
 """The demo's answer to `deskmate/ask`: shows what wants to happen, and asks the person, if there is one."""
 
 import asyncio
+import contextlib
 import os
 import sys
+import termios
 from typing import Any
 
 from deskmate_server.cli.live import Live
 from deskmate_server.cli.lsp_client import Params
 from deskmate_server.cli.output import Output, harmless
 
-_REPLIES = {"y": "once", "yes": "once", "": "once", "s": "session", "n": "reject", "no": "reject"}
+_REPLIES = {"y": "once", "yes": "once", "s": "session", "n": "reject", "no": "reject"}
 
 
 class Asker:
@@ -42,6 +44,9 @@ class Asker:
                 self._out.line(f"    $ {line}", "bold")
 
     async def _answer(self) -> str:
+        # What was typed before the question was shown is no answer to it.
+        with contextlib.suppress(termios.error):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
         while True:
             self._out.write("  [y] once  [s] for this session  [n] no  > ", "yellow")
             line = await _read_line()
@@ -52,6 +57,7 @@ class Asker:
             reply = _REPLIES.get(line.strip().lower())
             if reply is not None:
                 return reply
+            self._out.line("  Type y, s or n, then Enter.", "yellow")
 
 
 async def _read_line() -> str | None:

@@ -50,6 +50,8 @@ class _Doctor:
         # In a pipe each finding stays on its line, for `grep`.
         self._width = out.width if out.terminal else 10_000
         self._missing: list[str] = []
+        self._noted = False
+        self._in_use: KeySource | None = None
         self._loaded = load_settings({}, os.environ)
         self._settings: Settings = self._loaded.settings
         self._file = config_home(os.environ) / "config.toml"
@@ -72,12 +74,31 @@ class _Doctor:
     def configuration(self) -> None:
         """The person's file, and what of it can't be used."""
         self._heading("Configuration")
-        if self._file.is_file():
+        unreadable = f"{self._file}: can't be read"
+        if any(warning.startswith(unreadable) for warning in self._loaded.warnings):
+            pass  # said below
+        elif self._file.is_file():
             self._good(f"{self._file}")
         else:
             self._note(f"{self._file} does not exist; defaults are used")
         for warning in self._loaded.warnings:
-            self._note(warning)
+            if warning.startswith(unreadable):
+                self._bad(warning, f"mend {self._file}: nothing in it counts until it can be read")
+            else:
+                self._note(warning)
+        self._agent()
+
+    def _agent(self) -> None:
+        try:
+            known = asyncio.run(_agents(self._settings))
+        except (DeskmateError, OSError) as error:
+            self._bad(f"no session can be opened: {error}", "see that the temporary folder can be written")
+            return
+        agent, names = self._settings.agent, ", ".join(known)
+        if agent in known:
+            self._good(f"agent {agent}")
+        else:
+            self._bad(f"there is no agent {agent!r}", f"set agent in the configuration to one of: {names}")
 
     def model(self) -> None:
         """The model that a new session would get."""
@@ -87,9 +108,11 @@ class _Doctor:
         except Rejected as rejected:
             self._bad(rejected.message, rejected.hint or "see docs/configuration.md")
         else:
-            self._good(f"{model}: {self._key(source)}")
-            if source.kind == "script" and not Path(source.name).expanduser().is_file():
-                self._bad(f"there is no script at {source.name!r}", "set base_url to the path of a script")
+            self._in_use = source
+            if source.problem is not None:
+                self._bad(source.problem, f"mend the script of {model}; docs/scripts.md tells its language")
+            else:
+                self._good(f"{model}: {self._key(source)}")
         for name, provider in self._settings.providers.items():
             if provider.base_url and provider.kind != "scripted" and is_local(provider.base_url):
                 self._good(f"local server {name!r} ({provider.kind}) at {provider.base_url}")
@@ -155,7 +178,12 @@ class _Doctor:
         """The verdict."""
         self._out.line()
         if not self._missing:
-            self._out.line("All that is needed is there.", "green")
+            untried = self._in_use is not None and self._in_use.kind != "script"
+            more = " The model's service was not asked; the first prompt shows whether it answers."
+            for line in wrap(f"All that is needed is there.{more if untried else ''}", self._width):
+                self._out.line(line, "green")
+            if self._noted:
+                self._out.line("What is marked ! is worth a look.", "yellow")
             return 0
         self._out.line("To do:", "bold")
         for step in self._missing:
@@ -188,6 +216,7 @@ class _Doctor:
         self._item("✓", text, "green")
 
     def _note(self, text: str) -> None:
+        self._noted = True
         self._item("!", text, "yellow")
 
     def _bad(self, text: str, step: str) -> None:
@@ -199,6 +228,15 @@ class _Doctor:
         self._out.line(f"  {self._out.paint(mark, style)} {first}")
         for line in rest:
             self._out.line(f"    {line}")
+
+
+async def _agents(using: Settings) -> list[str]:
+    """The agents that a session can have, asked of a kernel that leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="deskmate-doctor-", ignore_cleanup_errors=True) as home:
+        async with opened(using, Path(home)) as kernel:
+            catalog = await kernel.query(q.GetCatalog())
+    assert isinstance(catalog, q.Catalog)
+    return [agent.name for agent in catalog.agents]
 
 
 def _system() -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deskmate_server.cli.output import Output, Style, harmless, one_line, shorten
+from deskmate_server.cli.output import Output, Style, harmless, one_line, shorten, wrap
 from deskmate_server.cli.story import call_line, in_short
 
 _STATES: dict[str, tuple[str, Style]] = {
@@ -11,6 +11,9 @@ _STATES: dict[str, tuple[str, Style]] = {
     "completed": ("✓", "green"),
     "error": ("✗", "red"),
 }
+
+MAX_MORE_LINES = 5
+"""Lines that a call's line may go on for."""
 
 
 class Live:
@@ -93,4 +96,15 @@ class Live:
                 mark, style = _STATES["error"]
         elif status == "error":
             line += f": {one_line(state.get('error') or 'failed')}"
-        self._calls.line(shorten(f"{mark} {line}", self._calls.width), style)
+        self._tell(f"{mark} {line}", style, whole=status == "error")
+
+    def _tell(self, line: str, style: Style, *, whole: bool) -> None:
+        """A call's line, cut on a terminal; not in a pipe, and not where it says why a call failed."""
+        if self._calls.terminal and not whole:
+            self._calls.line(shorten(line, self._calls.width), style)
+            return
+        first, *rest = wrap(line, self._calls.width - 2, "  ")
+        if len(rest) > MAX_MORE_LINES:
+            rest = [*rest[:MAX_MORE_LINES], "  …"]
+        for piece in (first.removeprefix("  "), *rest):
+            self._calls.line(piece, style)

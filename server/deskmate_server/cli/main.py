@@ -1,7 +1,9 @@
 """Arguments to commands. Each command's module is imported only when it runs."""
 
 import argparse
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from deskmate_server.wire.version import VERSION
 
@@ -10,8 +12,22 @@ INTERRUPTED = 130
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 done, 1 failed, 2 bad usage, 130 interrupted."""
+    from deskmate_server.cli import output
+
+    try:
+        return output.settled(_run_it(argv))
+    except SystemExit as ended:  # argparse has said what there is to say
+        raise SystemExit(output.settled(ended.code if isinstance(ended.code, int) else 1)) from None
+
+
+def _run_it(argv: Sequence[str]) -> int:
     top = parser()
-    args = top.parse_args(argv)
+    if not argv:
+        top.print_help(sys.stderr)
+        return 2
+    args, left = top.parse_known_args(argv)
+    if left:
+        args.parser.error(f"unrecognized arguments: {' '.join(left)}")
     try:
         return _command(args)
     except KeyboardInterrupt:
@@ -51,22 +67,28 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"deskmate {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    lsp = commands.add_parser("lsp", help="the language server on stdio; editors start this")
+
+    def add(name: str, help: str, **about: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help, **about)
+        command.set_defaults(parser=command)  # it tells its own usage where an option is wrong
+        return command
+
+    lsp = add("lsp", help="the language server on stdio; editors start this")
     lsp.add_argument("--stdio", action="store_true", help="accepted for editors that pass it; the default")
-    commands.add_parser(
+    add(
         "demo",
         help="a whole session with a built-in scripted model: no key, no network",
         description="Start the real server, let a scripted model mend a small project's test, and show it "
         "all: text, calls, asks, the edit, the tests, the log. On a terminal you answer the asks.",
     )
-    _run(commands.add_parser("run", help="one turn in this folder, without an editor", epilog=_RUN_EPILOG))
-    commands.add_parser(
+    _run(add("run", help="one turn in this folder, without an editor", epilog=_RUN_EPILOG))
+    add(
         "doctor",
         help="what is configured, what is missing and how to mend it",
         description="Look at this machine, the configuration and this folder's log. Exit code 1 when "
         "something that is needed is missing.",
     )
-    _sessions(commands.add_parser("sessions", help="the sessions of this folder and their logs"))
+    _sessions(add("sessions", help="the sessions of this folder and their logs; alone: list"))
     return top
 
 
@@ -102,12 +124,16 @@ def _run(run: argparse.ArgumentParser) -> None:
 
 
 def _sessions(sessions: argparse.ArgumentParser) -> None:
-    does = sessions.add_subparsers(dest="does", metavar="WHAT", required=True)
+    sessions.set_defaults(all=False)
+    does = sessions.add_subparsers(dest="does", metavar="WHAT")
+    does.default = "list"
     listed = does.add_parser("list", help="the sessions of this folder, newest activity first")
     listed.add_argument("--all", action="store_true", help="those of every folder that has a log")
     show = does.add_parser("show", help="a session's log as a story: what happened, and what led to it")
     show.add_argument("id", metavar="ID", nargs="?", help="the session; the newest one without it")
     show.add_argument("--json", action="store_true", help="the events themselves, one a line")
+    for command in (listed, show):
+        command.set_defaults(parser=command)
 
 
 def allowed(text: str) -> tuple[str, str]:

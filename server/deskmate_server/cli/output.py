@@ -1,5 +1,6 @@
 """The one door to the terminal: colours where they are wanted, text of others made harmless."""
 
+import io
 import json
 import os
 import sys
@@ -83,7 +84,6 @@ class Output:
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str] = os.environ) -> None:
         self._stream = stream
-        self._broken = False
         self._at_start = True
         self.terminal = _is_terminal(stream)
         """A person looks at it."""
@@ -107,18 +107,15 @@ class Output:
 
     def write(self, text: str, style: Style = "plain") -> None:
         """Print without a line end, at once."""
-        if self._broken or not text:
+        if not text:
             return
         self._at_start = text.endswith("\n")
+        encoding = self._stream.encoding or "utf-8"  # it says what it can; for the rest stands a `?`
+        painted = self.paint(text, style).encode(encoding, "replace").decode(encoding)
         try:
-            print(self.paint(text, style), end="", file=self._stream, flush=True)
-        except BrokenPipeError:
-            # The reader has seen enough, as `| head` has; the work goes on, and exit must not stumble on it.
-            self._broken = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        except UnicodeEncodeError:
-            encoding = self._stream.encoding or "ascii"
-            print(text.encode(encoding, "replace").decode(encoding), end="", file=self._stream, flush=True)
+            print(painted, end="", file=self._stream, flush=True)
+        except OSError as error:
+            _lose(self._stream, error)
 
     def json(self, value: Mapping[str, Any]) -> None:
         """Print an object as one line of JSON."""
@@ -146,14 +143,45 @@ class Output:
         return f"{_CODES[style]}{text}{_RESET}"
 
 
+_losses: list[OSError] = []
+"""Why what was written did not get through, in this process."""
+
+
+def _lose(stream: TextIO, error: OSError) -> None:
+    """Write to nowhere from now on: a turn must end in order though nobody reads of it any more."""
+    _losses.append(error)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def settled(code: int) -> int:
+    """Get out what is still held back; the exit code, which says when not everything got through."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError as error:
+            _lose(stream, error)
+        except ValueError:  # closed
+            pass
+    if not _losses:
+        return code
+    first = _losses[0]
+    _losses.clear()
+    if not isinstance(first, BrokenPipeError):  # `| head` has seen enough, and knows it
+        complain(f"the output could not be written: {first.strerror or first}")
+        _losses.clear()
+    return code or 1
+
+
 def stdout() -> Output:
     """Standard output."""
-    return Output(sys.stdout)
+    return Output(sys.stdout or io.StringIO())  # started with `>&-` there is none
 
 
 def stderr() -> Output:
     """Standard error."""
-    return Output(sys.stderr)
+    return Output(sys.stderr or io.StringIO())
 
 
 def complain(message: str, hint: str | None = None) -> None:

@@ -135,7 +135,7 @@ def flags_for(ask: Ask) -> list[str]:
     """The flags that would have allowed an ask, the narrowest first."""
     name = ask.permission or "*"
     if name == "bash":
-        # An allow rule matches plain commands only: chains, pipes, redirects and variables need the whole name.
+        # An allow rule matches plain commands only: a chain, a pipe or a redirect needs the whole name.
         patterns = [always.pattern for always in ask.always or ()]
         return [*(f"--allow {shlex.quote(f'bash={pattern}')}" for pattern in patterns), "--allow bash"]
     narrow = [f"--allow {shlex.quote(f'{name}={one_line(pattern)}')}" for pattern in ask.patterns or ()]

@@ -21,6 +21,8 @@ from deskmate_session.model.messages import (
 
 MAX_TEXT = 2_000
 """Code points of an answer's text or a result in a story."""
+NARROW = 60
+"""Columns below which a story is no table any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,19 @@ def story(events: Sequence[e.LoggedEvent], diffs: Mapping[int, FileDiff] | None 
 
 
 def printed(lines: Sequence[Line], width: int) -> Iterator[tuple[str, Style]]:
-    """Lines as they are printed: position, what led to it, seconds since the first, what, text."""
+    """Lines as they are printed: position, what led to it, seconds since the first, what, text.
+
+    Where that leaves no room for the text, it stands below, and the seconds are left out.
+    """
     began = lines[0].at if lines else 0
     digits = len(str(lines[-1].seq)) + 1 if lines else 2
     for line in lines:
+        if width < NARROW:
+            cause = "" if line.cause is None else f" ← #{line.cause}"
+            yield f"#{line.seq}{cause} {line.label}", line.style
+            for text in wrap(line.text, width, "  "):
+                yield text, line.style
+            continue
         seq = f"#{line.seq}".ljust(digits)
         cause = " " * (digits + 2) if line.cause is None else f"← {f'#{line.cause}'.ljust(digits)}"
         head = f"{seq} {cause} {(line.at - began) / 1000:7.2f}s  {line.label:<9} "

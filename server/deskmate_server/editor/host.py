@@ -1,7 +1,9 @@
 """The editor as the kernel sees it: open documents, and edits that are believed only once they are seen."""
 
 import asyncio
+import codecs
 import logging
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +19,9 @@ APPLY_TIMEOUT = 60.0
 SAVE_TIMEOUT = 10.0
 SEEN_TIMEOUT = 2.0
 """Seconds that the synced text gets to hold an edit that the client calls applied."""
+
+MAX_COMPARED = 10 << 20
+"""Bytes of a file that is compared with its buffer when it is opened."""
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +49,7 @@ class EditorHost:
         """Send a versioned edit, wait until the synced text holds it, save what was clean."""
         document = self._documents.get(Path(path))
         if document is None or document.text != before:
-            return ApplyOutcome(False, None, False, "the document changed before the edit was sent")
+            return ApplyOutcome(False, None, False, None, "the document changed before the edit was sent")
         edit = workspace_edit(
             document,
             changes,
@@ -56,12 +61,15 @@ class EditorHost:
             return answer
         seen = await self._see(path, document, after)
         if seen is None:
-            return ApplyOutcome(False, None, False, "applied, but the document was closed", unknown=True)
+            return ApplyOutcome(
+                False, None, False, None, "applied, but the document was closed", unknown=True
+            )
         if seen.text == before:
-            return ApplyOutcome(False, seen.text, False, "applied, but the text did not change")
-        saved = not document.dirty and await self._save(seen)
-        now = self._documents.get(Path(path)) or seen
-        return ApplyOutcome(True, now.text, saved, "applied")
+            return ApplyOutcome(False, seen.text, False, None, "applied, but the text did not change")
+        # What the person typed meanwhile is theirs to save.
+        saved = seen.text == after and not document.dirty and await self._save(seen)
+        now = self._documents.get(Path(path)) if saved else None
+        return ApplyOutcome(True, seen.text, saved, (now or seen).text, "applied")
 
     async def _send(self, edit: dict[str, Any], label: str) -> ApplyOutcome | None:
         """Send the edit; None when the client calls it applied."""
@@ -70,16 +78,16 @@ class EditorHost:
                 "workspace/applyEdit", {"label": label, "edit": edit}, APPLY_TIMEOUT
             )
         except TimeoutError:
-            return ApplyOutcome(False, None, False, "no answer", unknown=True)
+            return ApplyOutcome(False, None, False, None, "no answer", unknown=True)
         except ClientGone:
-            return ApplyOutcome(False, None, False, "the editor is gone", unknown=True)
+            return ApplyOutcome(False, None, False, None, "the editor is gone", unknown=True)
         except ClientError as error:
-            return ApplyOutcome(False, None, False, f"refused: {error.message}")
+            return ApplyOutcome(False, None, False, None, f"refused: {error.message}")
         result = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
         if result.get("applied") is True:
             return None
         reason = result.get("failureReason")
-        return ApplyOutcome(False, None, False, f"refused: {reason}" if reason else "refused")
+        return ApplyOutcome(False, None, False, None, f"refused: {reason}" if reason else "refused")
 
     async def _see(self, path: str, sent: Document, after: str) -> Document | None:
         """The document once it holds the edit, or as it is after 2 s."""
@@ -116,15 +124,29 @@ class EditorHost:
         path = document.path
         if path is None:
             return
-        try:
-            on_disk = await asyncio.to_thread(path.read_bytes)
-        except OSError:
-            differs = True
-        else:
-            differs = on_disk.decode("utf-8-sig", "replace") != document.text
+        on_disk = await asyncio.to_thread(_read, path)
+        # Editors may show a final newline that the file lacks.
+        same = on_disk is not None and document.text in (on_disk, f"{on_disk}\n")
         now = self._documents.get(path)
-        if differs and now is not None and (now.epoch, now.version) == (document.epoch, document.version):
+        if not same and now is not None and (now.epoch, now.version) == (document.epoch, document.version):
             self._documents.mark(document.uri, dirty=True)
+
+
+def _read(path: Path) -> str | None:
+    """A regular file's text as an editor shows it, at most 10 MB; None for anything else."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_COMPARED:
+            return None
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def _open(document: Document) -> OpenDocument:

@@ -20,4 +20,4 @@ class NoEditor:
         self, path: str, before: str, changes: Sequence[TextChange], after: str, label: str
     ) -> ApplyOutcome:
         """Refuse: there is no editor."""
-        return ApplyOutcome(False, None, False, "there is no editor")
+        return ApplyOutcome(False, None, False, None, "there is no editor")

@@ -23,6 +23,7 @@ from deskmate_server.handlers.asks import AskClient
 from deskmate_server.stream.progress import ProgressStream
 from deskmate_server.wire.errors import RequestFailed, invalid_params
 from deskmate_server.wire.server import WireServer
+from deskmate_session.errors import LogError
 from deskmate_session.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -99,21 +100,42 @@ class Attachment:
             self._lookups -= 1
 
     async def _find(self, session_id: str) -> "Kernel":
-        for kernel in await self.kernels():
+        kernels, faults = await self._open_all()
+        for kernel in kernels:
             if await kernel.has_session(session_id):
                 self._homes[session_id] = kernel
                 return kernel
+        if faults:
+            raise faults[0]  # it may be in there
         raise RequestFailed(
             "sessionNotFound", f"there is no session {session_id!r}", "list sessions, or create a new one"
         )
 
     async def kernels(self) -> list["Kernel"]:
-        """The kernels of all the client's folders."""
-        paths = [path for uri in self.client.folders if (path := uris.to_path(uri)) is not None]
-        for path in paths:
-            if await asyncio.to_thread(path.is_dir):
-                await self._open(await asyncio.to_thread(uris.real_path, path))
-        return [await asyncio.shield(task) for task in self._kernels.values()]
+        """The kernels of all the client's folders that can be opened; raises if none can."""
+        kernels, faults = await self._open_all()
+        if faults and not kernels:
+            raise faults[0]
+        return kernels
+
+    async def _open_all(self) -> tuple[list["Kernel"], list[LogError]]:
+        """Every kernel, and what kept folders from being opened: one damaged log must not stop the others."""
+        kernels: list[Kernel] = []
+        faults: list[LogError] = []
+        for uri in self.client.folders:
+            path = uris.to_path(uri)
+            if path is None or not await asyncio.to_thread(path.is_dir):
+                continue
+            try:
+                kernels.append(await self._open(await asyncio.to_thread(uris.real_path, path)))
+            except LogError as error:
+                faults.append(error)
+        for task in self._kernels.values():  # of folders that were closed, whose work goes on
+            if task.done() and not task.cancelled() and task.exception() is None:
+                kernel = task.result()
+                if kernel not in kernels:
+                    kernels.append(kernel)
+        return kernels, faults
 
     async def _open(self, folder: Path) -> "Kernel":
         await self._loaded()
@@ -141,11 +163,15 @@ class Attachment:
 
     # ── Streams ──────────────────────────────────────────────────────────────────────────────
 
-    def stream(self, kernel: "Kernel", token: str | int) -> ProgressStream:
-        """A stream under a token; it sends once it is started, and until `end_stream`."""
+    def stream(self, kernel: "Kernel", token: str | int, method: str) -> ProgressStream:
+        """A stream under a token; it sends once it is started, and until `end_stream`.
+
+        Raises -32602 for a token that is in use: its reader could not tell the two apart.
+        """
+        if token in self._streams:
+            raise invalid_params(method, "partialResultToken", f"token {token!r} is in use; choose a new one")
         chunk_size = self._settings.streaming.chunk_size if self._settings else 32
         stream = ProgressStream(self.server, token, chunk_size, kernel.live_part)
-        self.end_stream(token)
         self._streams[token] = stream.stop
         return stream
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from deskmate_server.wire.errors import RequestFailed
-from deskmate_session.errors import LogCorrupt, LogError, LogReadOnly, Rejected
+from deskmate_session.errors import Conflict, LogCorrupt, LogError, LogReadOnly, Rejected
 
 
 @asynccontextmanager
@@ -18,5 +18,8 @@ async def guard() -> AsyncGenerator[None]:
         raise RequestFailed("logReadOnly", str(error), "see `deskmate doctor`") from None
     except LogCorrupt as error:
         raise RequestFailed("logCorrupt", str(error), "see `deskmate doctor`") from None
-    except LogError as error:
+    except Conflict as error:
         raise RequestFailed("conflict", str(error), "try again") from None
+    except LogError as error:
+        hint = "is there room on the disk? see `deskmate doctor`"
+        raise RequestFailed("logReadOnly", str(error), hint) from None

@@ -17,7 +17,7 @@ async def prompt(editor: Attachment, params: c.Prompt) -> TurnResult:
     """Run a prompt's turn and answer how it ended; its updates come under the params' token."""
     kernel = await editor.kernel_of(params.session_id)
     token = params.partial_result_token
-    stream = None if token is None else editor.stream(kernel, token)
+    stream = None if token is None else editor.stream(kernel, token, "deskmate/session/prompt")
     if stream is not None:
         stream.start(editor.spawn)
     try:

@@ -14,7 +14,7 @@ async def subscribe(editor: Attachment, params: q.Subscribe) -> q.Subscribed:
     else:
         kernel = await editor.kernel(params.folder, "deskmate/session/subscribe")
     token = params.partial_result_token
-    stream = editor.stream(kernel, token)
+    stream = editor.stream(kernel, token, "deskmate/session/subscribe")
     try:
         seq, detach = await kernel.subscribe(params, stream)
     except BaseException:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathspec import GitIgnoreSpec
 
 from deskmate_session.core import shell
-from deskmate_session.core.guard import guard, is_secret
+from deskmate_session.core.guard import guard
 from deskmate_session.model.messages import Mode
 from deskmate_session.model.permissions import Action, PermissionRequest, Rule, Verdict
 
@@ -47,19 +47,24 @@ def _judge_one(
     permission: str, pattern: str, person: Sequence[Rule], grants: Sequence[Rule], mode: Mode
 ) -> Verdict:
     own = _best(permission, pattern, person)
-    action = own.action if own else _default(permission, pattern)
+    action = own.action if own else _default(permission)
     if action == "deny":
         return Verdict("deny", own)
     if mode == "plan" and permission in ("edit", "bash"):
         return Verdict("deny", Rule(permission, "*", "deny"))
-    if permission == "edit" and guard(pattern) is not None:
+    if _is_guarded(permission, pattern):
         # What runs later or holds secrets is asked in every mode, unless a rule names it.
-        return Verdict(action if own and own.pattern != "*" else "ask", own)
+        return Verdict(action if own and _is_guarded(permission, own.pattern) else "ask", own)
     if action == "ask" and (
         _best(permission, pattern, grants) is not None or permission in _ALLOWED_BY_MODE.get(mode, ())
     ):
         return Verdict("allow")
     return Verdict(action, own)
+
+
+def _is_guarded(permission: str, pattern: str) -> bool:
+    why = guard(pattern.strip("/"))
+    return why is not None and (permission == "edit" or (permission == "read" and why == "secret"))
 
 
 _ALLOWED_BY_MODE: dict[Mode, tuple[str, ...]] = {
@@ -69,9 +74,7 @@ _ALLOWED_BY_MODE: dict[Mode, tuple[str, ...]] = {
 """What would be asked and a mode lets through."""
 
 
-def _default(permission: str, pattern: str) -> Action:
-    if permission == "read" and is_secret(pattern):
-        return "ask"
+def _default(permission: str) -> Action:
     return DEFAULTS.get(permission, "ask")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from deskmate_session.model import events as e
+from deskmate_session.model.limits import is_shallow
 from deskmate_session.model.messages import (
     AnswerFinish,
     Part,
@@ -249,12 +250,18 @@ def parse_arguments(text: str) -> Any:
     if not stripped or stripped == "null":
         return {}
     try:
-        value: Any = json.loads(stripped)
+        value: Any = json.loads(stripped, parse_constant=_no_number)
         if isinstance(value, str):
-            value = json.loads(value)
-    except ValueError:
+            value = json.loads(value, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return text
+    if not is_shallow(value):
         return text
     return _well_formed(cast("dict[str, Any]", value)) if isinstance(value, dict) else text
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
 
 
 def _well_formed(value: dict[str, Any]) -> dict[str, Any]:

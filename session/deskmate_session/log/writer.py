@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from deskmate_session.errors import LogError
+from deskmate_session.errors import LogError, LogReadOnly
 from deskmate_session.log import chain, codec, database, read_model
 from deskmate_session.log.rows import INSERT, Row
 from deskmate_session.model.events import Draft, Event
@@ -60,6 +61,8 @@ class Writer:
 
     def __init__(self, conn: sqlite3.Connection, deliver: Callable[[list[Outcome]], None]) -> None:
         self._conn = conn
+        self._path = ""
+        self._identity: tuple[int, int] | None = None
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Request | None] = SimpleQueue()
@@ -79,6 +82,8 @@ class Writer:
         await self._closed
 
     def _run(self) -> None:
+        self._path = str(self._conn.execute("pragma database_list").fetchone()[2])
+        self._identity = _identity(self._path)
         open, commits = True, 0
         while open:
             batch, open = self._take()
@@ -128,7 +133,11 @@ class Writer:
     def _transaction(self, batch: Sequence[Request]) -> list[list[Event]]:
         # Encoded first: other processes wait while the transaction is open.
         encoded = [[_encode(entry) for entry in request.entries] for request in batch]
-        self._set_full(any(request.durable for request in batch))
+        durable = any(request.durable for request in batch)
+        if durable and _identity(self._path) != self._identity:
+            # SQLite would go on writing to a file that nobody can find again.
+            raise LogReadOnly(f"{self._path} was removed or replaced while it was open; start again")
+        self._set_full(durable)
         heads: dict[str, tuple[int, bytes]] = {}
         self._conn.execute("begin immediate")
         events = [
@@ -180,6 +189,14 @@ class Writer:
     def _post(self, call: Callable[[_T], None], value: _T) -> None:
         with suppress(RuntimeError):  # the loop is gone, and with it everyone who waited
             self._loop.call_soon_threadsafe(call, value)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _encode(entry: Entry) -> _Encoded:

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from deskmate_session.model.base import Wire
+from deskmate_session.model.limits import MAX_PROMPT_BYTES, shallow
 from deskmate_session.model.messages import Delivery, FileDiff, Mode, PartInput, Session
 from deskmate_session.model.permissions import Reply
 
@@ -51,6 +52,16 @@ def _without_blank_texts(parts: Any) -> Any:
     return [part for part in given if not _is_blank_text(part)] or given[:1]
 
 
+def _within_limit(parts: tuple[PartInput, ...]) -> tuple[PartInput, ...]:
+    texts = (text for part in parts for text in part.model_dump().values() if isinstance(text, str))
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size > MAX_PROMPT_BYTES:
+        raise ValueError(
+            f"{size:,} bytes are more than a prompt can hold ({MAX_PROMPT_BYTES:,}); point to a file"
+        )
+    return parts
+
+
 def _is_blank_text(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
@@ -63,7 +74,9 @@ class Prompt(Wire):
 
     session_id: str
     message_id: str | None = ClientMessageId
-    parts: Annotated[tuple[PartInput, ...], BeforeValidator(_without_blank_texts)] = Field(min_length=1)
+    parts: Annotated[
+        tuple[PartInput, ...], BeforeValidator(_without_blank_texts), AfterValidator(_within_limit)
+    ] = Field(min_length=1, max_length=1_000)
     agent: str | None = None
     model: str | None = None
     variant: str | None = None
@@ -103,7 +116,7 @@ class ReplyAsk(Wire):
 
     ask_id: str
     reply: Reply
-    input: dict[str, Any] | None = None
+    input: Annotated[dict[str, Any], AfterValidator(shallow)] | None = None
     message: str | None = None
 
 
@@ -111,7 +124,7 @@ class AskAnswer(Wire):
     """What a client answers to `deskmate/ask`."""
 
     reply: Reply
-    input: dict[str, Any] | None = None
+    input: Annotated[dict[str, Any], AfterValidator(shallow)] | None = None
     message: str | None = None
 
 

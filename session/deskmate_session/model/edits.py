@@ -53,8 +53,10 @@ class ApplyOutcome:
 
     applied: bool
     text: str | None
-    """The synced text of the document afterwards; absent when unknown."""
+    """The synced text of the document once it held the edit, or after 2 s; absent when unknown."""
     saved: bool
+    saved_text: str | None
+    """The text after the save, which may have added to it; `text` where nothing was saved."""
     client_answer: str
     """The client's own words: `applied`, `refused: …`, `no answer`."""
     unknown: bool = False

@@ -66,7 +66,7 @@ class SessionUpdated(Payload):
 
 
 class SessionDeleted(Payload):
-    """The session is gone from lists; its payloads are erased after `retention.deleted_days`."""
+    """The session is gone from lists and can't be opened; its events stay in the log."""
 
     type: ClassVar[str] = "session.deleted"
 
@@ -374,7 +374,7 @@ class MessageUnqueued(Payload):
 
 
 class QueueHeld(Payload):
-    """Waiting prompts stay until a new prompt or `session/resume`."""
+    """Waiting prompts stay until a new prompt comes."""
 
     type: ClassVar[str] = "queue.held"
 

@@ -13,8 +13,6 @@ AnswerFinish = Literal["stop", "toolCalls", "length", "refusal", "interrupted", 
 CallStatus = Literal["pending", "running", "completed", "error"]
 Delivery = Literal["queue", "steer", "interrupt"]
 
-MAX_PROMPT_CHARS = 1_000_000
-
 
 class Usage(Wire):
     """Tokens of one step or summed over a turn or session."""
@@ -74,8 +72,8 @@ class TextInput(Wire):
     """Text that the person wrote."""
 
     type: Literal["text"] = "text"
-    text: str = Field(pattern=r"\S", max_length=MAX_PROMPT_CHARS)
-    """Not blank, at most a million code points."""
+    text: str = Field(pattern=r"\S")
+    """Not blank."""
     label: str | None = None
     """What to show in place of a long text."""
 

@@ -11,7 +11,7 @@ Reply = Literal["once", "session", "always", "reject"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`permission` is a name or `*`; `pattern` is matched as protocol.md's *Configuration* says."""
+    """`permission` is a name or `*`; `pattern` is matched as `docs/configuration.md` says."""
 
     permission: str
     pattern: str

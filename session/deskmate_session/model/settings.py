@@ -1,4 +1,4 @@
-"""Settings: the same keys in `config.toml`, `deskmate.toml` and the editor's options.
+"""Settings: the same keys in the person's `config.toml` and in the editor's options.
 
 Keys are snake_case in files; the camelCase spelling is accepted everywhere.
 """

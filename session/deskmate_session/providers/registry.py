@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from deskmate_session.errors import Rejected
+from deskmate_session.errors import ConfigError, Rejected
 from deskmate_session.model.ports import Provider
 from deskmate_session.model.settings import ModelSettings, ProviderSettings, Settings
 from deskmate_session.providers import anthropic, openai_compatible
@@ -44,6 +44,8 @@ class KeySource(NamedTuple):
     kind: Literal["configuration", "environment", "header", "script", "none"]
     name: str
     """The provider's table, the variable, the header or the script's path."""
+    problem: str | None = None
+    """Why the script can't be played."""
 
 
 class Registry:
@@ -102,7 +104,7 @@ class Registry:
         """Tell where a configured provider's key comes from."""
         settings, configured = self._providers[name], self._configured.get(name)
         if settings.kind == "scripted":
-            return KeySource("script", settings.base_url or "")
+            return KeySource("script", settings.base_url or "", _script_problem(name, settings))
         if configured is not None and (configured.api_key or "").strip():
             return KeySource("configuration", f"[providers.{name}]")
         if settings.api_key:
@@ -194,6 +196,14 @@ def _problem(name: str, settings: ProviderSettings) -> tuple[str, str] | None:
         f"provider {name!r} has no API key",
         f'set {variable} in the environment, or api_key = "{{env:{variable}}}" in {place}',
     )
+
+
+def _script_problem(name: str, settings: ProviderSettings) -> str | None:
+    try:
+        ScriptedProvider.from_address(settings.base_url or "", name).read()
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _is_original(name: str, settings: ProviderSettings) -> bool:

@@ -64,16 +64,22 @@ class ScriptedProvider:
 
     async def load(self) -> None:
         """Read the script. Raises `ConfigError` with the place when it can't be read."""
-        if self._script is not None or self._path is None:
-            return
+        if self._script is None:
+            self._script = await asyncio.to_thread(self.read)
+
+    def read(self) -> Script:
+        """The script, read anew where there is a path. Raises `ConfigError`, as `load` does."""
         path = self._path
+        if path is None:
+            assert self._script is not None
+            return self._script
         try:
-            text = await asyncio.to_thread(path.read_text, "utf-8")
+            text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"can't read the script {str(path)!r}: {error}; set base_url of [providers.{self._name}]"
             ) from error
-        self._script = Script.parse(text, str(path))
+        return Script.parse(text, str(path))
 
     def encode(self, request: ModelRequest) -> bytes:
         """Return the request as JSON, the messages last."""

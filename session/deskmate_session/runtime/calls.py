@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
 from deskmate_session.core import permissions
 from deskmate_session.core.conversation import CallState
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import DeskmateError, FailureKind, ToolFailure
+from deskmate_session.errors import DeskmateError, FailureKind, LogError, ToolFailure
 from deskmate_session.model import events as e
 from deskmate_session.model.permissions import PermissionRequest, Rule
 from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResult
@@ -22,6 +23,8 @@ from deskmate_session.runtime.control import TurnControl
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 from deskmate_session.tools.registry import Registry, parse_args
+
+_logger = logging.getLogger(__name__)
 
 KILL_AFTER = 0.25
 """Seconds from an interrupt until unsettled calls are recorded as interrupted."""
@@ -109,9 +112,12 @@ class Calls:
         except ToolFailure as failure:
             await self._fail(state, call, failure.kind, failure.message)
             return
-        except Exception as error:
-            await self._fail(state, call, "failed", f"the tool could not start: {error}")
+        except LogError:
             raise
+        except Exception as error:
+            _logger.exception("tool %s could not start", call.tool)
+            await self._fail(state, call, "failed", f"the tool could not start: {error}")
+            return
         logged = args if context.changed is not None else _logged_args(args)
         fact = e.CallStarted(call_id=call.call_id, tool=call.tool, args=logged)
         await self.sessions.append(state.info.id, fact, durable=tool.effect != "none")
@@ -159,9 +165,11 @@ class Calls:
                 outcome_unknown=failure.outcome_unknown or None,
                 updates=context.updates,
             )
-        except Exception as error:
-            await self._fail(state, call, "failed", f"the tool failed: {error}", updates=context.updates)
+        except LogError:
             raise
+        except Exception as error:
+            _logger.exception("tool %s failed", call.tool)
+            await self._fail(state, call, "failed", f"the tool failed: {error}", updates=context.updates)
         else:
             await self._complete(state, call, result, context)
 

@@ -4,7 +4,6 @@ around each write are in the log before and after it.
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,33 +100,22 @@ class Changes:
             raise
 
     async def _way(self, path: str, current: FileText | None) -> Via:
-        """Editors count lines differently in texts with mixed ends or a bare CR: those go to the disk."""
+        """Editors count lines differently in texts with mixed ends or a bare CR: those go to the disk.
+
+        A clean document equals its file here: a stale one was read from the disk, as if it were not open.
+        """
         if current is None or not current.is_open:
             return "disk"
-        if not self._host.can_apply():
-            if current.dirty:
-                raise ToolFailure(
-                    "conflict",
-                    f"{path!r} has unsaved changes in an editor that takes no edits; "
-                    "ask the person to save it first",
-                )
-            return "disk"
-        one_kind = lines.one_kind_of_end(current.text)
-        if one_kind and (current.dirty or await self._disk_equals(path, current)):
+        if self._host.can_apply() and lines.one_kind_of_end(current.text):
             return "applyEdit"
         if current.dirty:
+            why = "mixed line ends" if self._host.can_apply() else "an editor that takes no edits"
             raise ToolFailure(
                 "conflict",
-                f"{path!r} has unsaved changes in the editor and mixed line ends, so it can't be edited "
-                "safely; ask the person to save it first",
+                f"{path!r} has unsaved changes and {why}, so it can't be edited safely; "
+                "ask the person to save it first",
             )
         return "disk"
-
-    async def _disk_equals(self, path: str, current: FileText) -> bool:
-        with suppress(OSError):
-            on_disk = await asyncio.to_thread(Path(path).read_bytes)
-            return on_disk == _encode(current.text, current)
-        return False
 
     async def _perform(
         self,
@@ -145,7 +133,7 @@ class Changes:
             outcome = await self._host.apply(path, current.text, edits, text, label)
             if not outcome.applied:
                 await self._refused(author, path, uri, via, outcome)
-            return Written(uri, current.hash, None, outcome.text, via, outcome.saved)
+            return await self._seen(author, path, current, text, outcome)
         try:
             await asyncio.to_thread(files.write_atomic, path, after)
         except ToolFailure as failure:
@@ -153,6 +141,20 @@ class Changes:
             await self._append(author, refused)
             raise
         return Written(uri, current.hash if current else None, None, text, via, saved=True)
+
+    async def _seen(
+        self, author: Author, path: str, current: FileText, after: str, outcome: ApplyOutcome
+    ) -> Written:
+        """What the document shows after an edit that the client calls applied: ours, or also the person's."""
+        if outcome.text == after:
+            return Written(current.uri, current.hash, None, outcome.saved_text, "applyEdit", outcome.saved)
+        if outcome.text is None or not _holds(current.text, after, outcome.text):
+            reason = f"the editor says that {path!r} was changed, but its buffer does not hold the change"
+            refused = e.ChangeRefused(call_id=author.call_id, uri=current.uri, via="applyEdit", reason=reason)
+            await self._append(author, refused)
+            raise ToolFailure("conflict", f"{reason}; read the file again", outcome_unknown=True)
+        note = "The person typed in the same file meanwhile; that stays theirs."
+        return Written(current.uri, current.hash, None, after, "applyEdit", saved=False, note=note)
 
     async def _refused(self, author: Author, path: str, uri: str, via: Via, outcome: ApplyOutcome) -> None:
         if outcome.unknown:
@@ -213,6 +215,16 @@ class Changes:
 
     async def _append(self, author: Author, fact: e.EventPayload, *, durable: bool = False) -> None:
         await self._sessions.append(author.session_id, fact, durable=durable)
+
+
+def _holds(before: str, after: str, seen: str) -> bool:
+    """`seen` holds every change from `before` to `after`; what else differs lies beside them."""
+    shift, ours = 0, list[tuple[int, int]]()
+    for edit in text_edits(before, after):
+        ours.append((edit.start + shift, edit.start + shift + len(edit.text)))
+        shift += len(edit.text) - (edit.end - edit.start)
+    theirs = [(edit.start, edit.end) for edit in text_edits(after, seen)]
+    return all(end < start or begin > stop for begin, end in theirs for start, stop in ours)
 
 
 def _check(path: str, current: FileText | None, basis: FileText | None) -> None:

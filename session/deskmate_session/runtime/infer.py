@@ -52,7 +52,11 @@ class Inference:
         if turn is None:
             return
         session_id = state.info.id
-        await resolved.provider.load()
+        # The first time this imports a library, which nothing can stop; an interrupt does not wait for it.
+        load = self.supervisor.spawn(resolved.provider.load(), name=f"load {resolved.provider.name}")
+        if not await control.finished(load):
+            return
+        load.result()
         request = self._request(state, agent, resolved)
         body = resolved.provider.encode(request)
         message_id = self.ids.new("msg")
@@ -143,7 +147,9 @@ class Inference:
                 self.bus.publish(session_id, [item])
                 continue
             appended = self.sessions.append(session_id, item)
-            if not isinstance(item, e.PartAppended):
+            if isinstance(item, e.PartAppended):
+                appended.add_done_callback(_look)  # the next fact that is waited for fails in its turn
+            else:
                 await appended
 
     async def _close(
@@ -160,6 +166,11 @@ class Inference:
         )
         cost = resolved.info.cost(usage) if told is not None else None
         await self._emit(state.info.id, processor.close(self.clock.now(), usage, cost, finish))
+
+
+def _look(appended: "asyncio.Future[list[e.Event]]") -> None:
+    if not appended.cancelled():
+        appended.exception()
 
 
 def _turn_error(error: BaseException) -> TurnError:

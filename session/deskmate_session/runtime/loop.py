@@ -44,8 +44,8 @@ class Loop:
         except Exception as error:
             if not isinstance(error, DeskmateError):
                 _logger.exception("turn %s failed", control.turn_id)
-            await self._settle(state)
             finish = plan.Finish("error", _internal(error))
+            await self._settle(state, _internal(error))
         await self._end(state, finish)
 
     async def _steps(self, state: SessionState, control: TurnControl) -> plan.Finish:
@@ -71,8 +71,12 @@ class Loop:
             case _:
                 assert_never(step)
 
-    async def _settle(self, state: SessionState) -> None:
-        """No call of a failed turn stays open."""
+    async def _settle(self, state: SessionState, error: TurnError) -> None:
+        """No answer and no call of a failed turn stays open."""
+        answer = state.conversation.messages.get((state.turn and state.turn.answer_id) or "")
+        if answer is not None and answer.completed_at is None:
+            failed = e.ModelFailed(message_id=answer.id, step=answer.step, error=error)
+            await self.sessions.append(state.info.id, failed)
         left = tuple(call.call_id for call in state.conversation.calls.values() if not call.settled)
         if left:
             await self.calls.drop(state, left, "the turn failed before this call was done", "failed")

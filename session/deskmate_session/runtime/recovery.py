@@ -23,37 +23,44 @@ async def settle(log: EventLog, session_id: str) -> None:
 
 
 def settling_facts(state: SessionState) -> list[e.EventPayload]:
-    """The facts that end an abandoned turn: partial text stays, calls are interrupted, the queue is held."""
-    turn = state.turn
-    facts: list[e.EventPayload] = []
-    if turn is not None:
-        answer = state.conversation.messages.get(turn.answer_id or "")
-        if answer is not None and answer.completed_at is None:
-            facts.append(
-                e.ModelResponded(
-                    message_id=answer.id,
-                    step=answer.step,
-                    kind="text",
-                    calls=(),
-                    finish="interrupted",
-                    usage=Usage(),
-                    confidence="nonDeterministic",
-                )
-            )
-        facts += [_cut(call.call_id, call.tool, ran=call.status == "running") for call in _open_calls(state)]
-        facts += [e.AskReplied(ask_id=ask_id, reply="reject", by="recovery") for ask_id in state.asks]
-        facts.append(
-            e.TurnEnded(
-                turn_id=turn.turn_id,
-                message_id=turn.message_id,
-                finish="interrupted",
-                usage=turn.usage,
-                cost=turn.cost,
-                steps=turn.steps,
-            )
-        )
+    """The facts that end what a dead process left: its turn, and the queue is held."""
+    facts = turn_facts(state)
     if state.queue and not state.held:
         facts.append(e.QueueHeld(reason="crash"))
+    return facts
+
+
+def turn_facts(state: SessionState) -> list[e.EventPayload]:
+    """The facts that end an abandoned turn as interrupted: partial text stays, calls and asks are settled."""
+    turn = state.turn
+    if turn is None:
+        return []
+    facts: list[e.EventPayload] = []
+    answer = state.conversation.messages.get(turn.answer_id or "")
+    if answer is not None and answer.completed_at is None:
+        facts.append(
+            e.ModelResponded(
+                message_id=answer.id,
+                step=answer.step,
+                kind="text",
+                calls=(),
+                finish="interrupted",
+                usage=Usage(),
+                confidence="nonDeterministic",
+            )
+        )
+    facts += [_cut(call.call_id, call.tool, ran=call.status == "running") for call in _open_calls(state)]
+    facts += [e.AskReplied(ask_id=ask_id, reply="reject", by="recovery") for ask_id in state.asks]
+    facts.append(
+        e.TurnEnded(
+            turn_id=turn.turn_id,
+            message_id=turn.message_id,
+            finish="interrupted",
+            usage=turn.usage,
+            cost=turn.cost,
+            steps=turn.steps,
+        )
+    )
     return facts
 
 

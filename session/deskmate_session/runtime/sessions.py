@@ -14,6 +14,8 @@ from deskmate_session.runtime.bus import Bus
 
 MAX_IDLE = 32
 """Sessions without a turn that stay in memory."""
+IDLE_FOR = 60.0
+"""Seconds since a session was last asked for before it may leave memory: whoever asked is done with it."""
 
 Diffs = Callable[[e.Event], Sequence[FileDiff]]
 
@@ -25,6 +27,8 @@ class Sessions:
         self._log = log
         self._bus = bus
         self._live: dict[str, SessionState] = {}
+        self._asked: dict[str, float] = {}
+        """When each live session was last asked for, in the loop's seconds."""
         self._loading: dict[str, tuple[asyncio.Future[SessionState], list[e.Event]]] = {}
         self._waiters: dict[tuple[str, str], list[asyncio.Future[TurnResult]]] = {}
         self.diffs_of: Diffs = lambda _event: ()
@@ -42,6 +46,7 @@ class Sessions:
     async def get(self, session_id: str) -> SessionState:
         """The state, read from the log if need be. Raises `Rejected` (`sessionNotFound`)."""
         state = self._live.get(session_id) or await self._load(session_id)
+        self._asked[session_id] = asyncio.get_running_loop().time()
         if state.deleted or state.session is None:
             raise _not_found(session_id)
         return state
@@ -107,9 +112,15 @@ class Sessions:
         return state
 
     def _evict(self) -> None:
-        idle = [sid for sid, state in self._live.items() if state.turn is None and not state.queue]
-        for session_id in idle[: max(0, len(idle) - MAX_IDLE)]:
+        now = asyncio.get_running_loop().time()
+        idle = [
+            session_id
+            for session_id, state in self._live.items()
+            if state.turn is None and not state.queue and now - self._asked.get(session_id, 0.0) > IDLE_FOR
+        ]
+        for session_id in idle[: max(0, len(self._live) - MAX_IDLE)]:
             del self._live[session_id]
+            self._asked.pop(session_id, None)
 
     def _committed(self, events: Sequence[e.Event]) -> None:
         for event in events:

@@ -16,20 +16,16 @@ from deskmate_session.tools.support import Ready, Target, find_target, narrow, o
 from deskmate_session.workspace.processes import Command, CommandResult, run_command
 
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(\n])\s*(?:cd|pushd|popd)\b")
-_TWO_WORDS = re.compile(
-    r"""git | npm | pnpm | yarn | bun | cargo | go | uv | pip3? | poetry | docker | podman | kubectl | make
-    | just | gh | dotnet | mvn | gradle | systemctl | apt | brew | rustup | conda | hatch | tox | nox | bundle
-    | rails | mix | composer | terraform | helm""",
+_SAFE_PREFIX = re.compile(
+    r"""ls | cat | head | tail | wc | pwd | tree | du | df | stat | file | which | grep | pytest | ruff | mypy
+    | pyright | eslint | tsc | git\ (status|diff|log|show|blame) | cargo\ (check|test|build|clippy|fmt)
+    | go\ (build|vet) | npm\ (test|run\ [\w:.-]+) | (pnpm|yarn)\ [a-z][\w:.-]* | make\ [a-z][\w.-]*""",
     re.VERBOSE,
 )
-"""Programs whose second word says what they do."""
-_RUNS_ANYTHING = re.compile(
-    r"""(ba|z|fi|da)?sh | eval | exec | source | \. | env | sudo | doas | su | xargs | time | nohup | timeout
-    | nice | command | builtin | python[0-9.]* | node | deno | perl | ruby | php | lua | ssh | find | awk
-    | sed | rm | dd | kill | tee | chmod | chown | curl | wget""",
-    re.VERBOSE,
-)
-"""Programs for which a rule on the first word would allow too much."""
+"""Beginnings of commands after which more words change what is looked at, not what is done.
+
+Everything else is suggested word for word: many a program runs others by an option.
+"""
 
 
 class BashArgs(Wire):
@@ -83,12 +79,10 @@ def suggested_rules(command: str) -> tuple[str, ...]:
     plain = plain_words(command)
     if plain is None or "*" in plain:
         return ()
-    words = plain.split(" ")
-    if _RUNS_ANYTHING.fullmatch(words[0]) or "/" in words[0]:
-        return (plain,)
-    if _TWO_WORDS.fullmatch(words[0]):
-        return (f"{words[0]} {words[1]}*",) if len(words) > 1 and words[1][-1:].isalnum() else (plain,)
-    return (f"{words[0]}*",) if words[0][-1:].isalnum() else (plain,)
+    found = _SAFE_PREFIX.match(plain)
+    if found is not None and plain[found.end() : found.end() + 1] in ("", " "):
+        return (f"{found.group()}*",)
+    return (plain,)
 
 
 async def _run(args: BashArgs, target: Target, context: ToolContext) -> ToolResult:

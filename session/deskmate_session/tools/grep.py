@@ -1,7 +1,9 @@
 """`grep`: lines that match a regular expression."""
 
 import asyncio
+import os
 import time
+from pathlib import Path
 
 from pydantic import Field
 
@@ -57,7 +59,7 @@ class GrepTool:
                 if glob is not None and glob.fullmatch(name) is None:
                     return False
                 # Permission was asked for the folder, which says nothing about each file in it.
-                if context.may_read(paths.shown(f"{target.path}/{name}", context.folder)) != "allow":
+                if not _may_search(f"{target.path}/{name}", context):
                     secrets.append(name)
                     return False
                 return True
@@ -75,6 +77,12 @@ class GrepTool:
             return _result(listing, found, len(secrets), context)
 
         return Ready(read_requests(target, self.name, f"Search {target.name} for {wanted.pattern}"), run)
+
+
+def _may_search(path: str, context: ToolContext) -> bool:
+    """The rules let the file be read, and what it links to."""
+    names = {path, os.path.realpath(path)} if Path(path).is_symlink() else {path}
+    return all(context.may_read(paths.shown(name, context.folder)) == "allow" for name in names)
 
 
 def _result(listing: Listing, found: Found, secrets: int, context: ToolContext) -> ToolResult:

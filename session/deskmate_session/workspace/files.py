@@ -22,6 +22,8 @@ MAX_BYTES = 10 * 1024 * 1024
 async def read_text(path: str, host: Host) -> FileText:
     """The file of a real path as it stands: the open document, else the disk (in a thread).
 
+    A clean document that differs from its file is out of date: then the disk counts.
+
     Encoding and byte-order mark of an open document are those of its file. Raises `ToolFailure`
     (`notFound`, `permission`, `failed`).
     """
@@ -30,8 +32,12 @@ async def read_text(path: str, host: Host) -> FileText:
         return await asyncio.to_thread(read_disk, path)
     try:
         disk = await asyncio.to_thread(read_disk, path)
-    except ToolFailure:
+    except ToolFailure as failure:
+        if failure.kind == "notFound" and not document.dirty:
+            raise  # deleted meanwhile: an old buffer must not bring it back
         disk = None  # new and not saved yet, or not ours to read: the buffer is what counts
+    if disk is not None and not document.dirty and disk.text != document.text:
+        return disk  # another program wrote it, and the editor has not loaded that yet
     encoding, bom = (disk.encoding, disk.bom) if disk else ("utf-8", b"")
     return _file_text(
         path,
@@ -46,7 +52,7 @@ async def read_text(path: str, host: Host) -> FileText:
 def read_disk(path: str) -> FileText:
     """The file of a real path as it is on disk. Blocks. Raises as `read_text`."""
     with _as_failures(path):
-        data = _read_bytes(path)
+        data = read_bytes(path)
     try:
         decoded = decode(data)
     except ToolFailure as failure:
@@ -130,7 +136,8 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _read_bytes(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
+    """A regular file of at most `MAX_BYTES`. Blocks. Raises `OSError`, `ToolFailure` (`failed`)."""
     _check_readable(path, Path(path).stat())
     # Not blocking and without following: the name may have become a pipe or a link since the look.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

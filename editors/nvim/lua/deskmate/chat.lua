@@ -184,6 +184,10 @@ function Chat:set_window(win)
     list = false,
     spell = false,
   }
+  -- Neovim's own status line has no room for a name beside the ruler here; a person's own stays.
+  if vim.go.statusline == vim.api.nvim_get_option_info2("statusline", {}).default then
+    options.statusline = "%f%<"
+  end
   for name, value in pairs(options) do
     vim.api.nvim_set_option_value(name, value, { scope = "local", win = win })
   end

@@ -454,7 +454,7 @@
 ---Text that the person wrote.
 ---@class (exact) deskmate.TextInput
 ---@field type "text" Which shape this is.
----@field text string Not blank, at most a million code points.
+---@field text string Not blank.
 ---@field label? string What to show in place of a long text.
 
 ---Text of the person or the model.

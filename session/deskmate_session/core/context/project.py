@@ -98,7 +98,11 @@ def _result(call: CallState) -> ModelResult:
     if call.status == "completed":
         output = call.output if call.output and call.output.strip() else NO_OUTPUT
         return ModelResult(call.call_id, call.tool, output, is_error=call.success is False)
-    text = call.error or "the call was not run"
+    text = call.error or (
+        "the outcome is unknown; look before you repeat it"
+        if call.status == "running"
+        else "the call was not run"
+    )
     if call.output and call.output.strip():
         text = f"{text}\nOutput until then:\n{call.output}"
     return ModelResult(call.call_id, call.tool, text, is_error=True)
