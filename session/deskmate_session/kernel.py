@@ -7,9 +7,7 @@ import asyncio
 import hashlib
 import platform
 import re
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import Conflict, Rejected
-from deskmate_session.ids import RandomIds
 from deskmate_session.log import owners
 from deskmate_session.log.store import EventLog
 from deskmate_session.log.survey import FolderLog, sqlite_version, survey
@@ -29,9 +26,8 @@ from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import queries as q
 from deskmate_session.model.base import Wire
-from deskmate_session.model.messages import Accepted, Session, TurnResult
-from deskmate_session.model.permissions import Rule
-from deskmate_session.model.ports import Clock, Host, Ids, ToolLimits
+from deskmate_session.model.messages import Accepted, Session
+from deskmate_session.model.ports import ToolLimits
 from deskmate_session.model.settings import Settings
 from deskmate_session.model.updates import AcceptedUpdate
 from deskmate_session.providers.registry import KeySource, Registry
@@ -45,6 +41,7 @@ from deskmate_session.runtime.changes import Changes
 from deskmate_session.runtime.coordinator import Coordinator
 from deskmate_session.runtime.infer import Inference
 from deskmate_session.runtime.loop import Loop
+from deskmate_session.runtime.options import KernelOptions, Turn
 from deskmate_session.runtime.reads import Reads
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
@@ -72,49 +69,6 @@ __all__ = [
 
 _SHORTEST_SECRET = 8
 """Characters; a shorter value of the environment is no key, only a common word that stands in one."""
-
-
-class SystemClock:
-    """The real `Clock` port."""
-
-    def now(self) -> int:
-        """Milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class KernelOptions:
-    """What a kernel is opened with."""
-
-    folder: str
-    """Path of the workspace folder."""
-    host: Host
-    settings: Settings
-    environment: Mapping[str, str]
-    state_home: Path
-    """Where state folders live, one a workspace."""
-    folder_uri: str | None = None
-    """The folder's URI as the client spells it."""
-    roots: tuple[str, ...] = ()
-    """Further folders that count as inside."""
-    rules: tuple[Rule, ...] = ()
-    """Rules of this run only, such as `deskmate run --allow`; they stand beside the configured ones."""
-    unattended: bool = False
-    """Nobody can be asked: every ask is settled as rejected at once."""
-    ids: Ids = field(default_factory=RandomIds)
-    clock: Clock = field(default_factory=SystemClock)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A prompt that was accepted; `result` ends with its turn."""
-
-    accepted: Accepted
-    result: "asyncio.Future[TurnResult]"
-    repeated: bool
-    """The prompt was accepted before; another request may wait for the same turn."""
-    detach: Callable[[], None]
-    """Stops showing the turn to the sink that was given."""
 
 
 class Kernel:
