@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deskmate_session.core.views.timeline import message_view
@@ -50,7 +50,6 @@ def script(turns: list[list[list[str]]]) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.lists(ANSWERS, min_size=1, max_size=3))
 def test_shown_stored_and_replayed_are_the_same(turns: list[list[list[str]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +95,6 @@ def _deltas_are_whole(seen: Seen) -> None:
 
 
 def test_prompts_of_any_text_come_back_as_they_were() -> None:
-    @settings(max_examples=25, deadline=None)
     @given(st.text(min_size=1, max_size=50).filter(lambda text: bool(text.strip())))
     def check(words: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
