@@ -1,7 +1,6 @@
 """Attacks that once worked: hostile models, files, editors and clients, full disks, races."""
 
 import asyncio
-import contextlib
 import json
 import os
 import subprocess
@@ -86,7 +85,7 @@ async def test_unsubscribe_of_a_prompts_token_does_not_lose_its_answer(tmp_path:
         first = rig.start(await rig.create(), "x", "same")
         await rig.client.progress("same", lambda v: v["kind"] == "delta")
         await rig.call("session/unsubscribe", token="same")
-        await soon(first)
+        assert (await soon(first))["finish"] == "stop"
 
 
 async def test_a_prompt_does_not_end_a_subscription_with_its_token(tmp_path: Path) -> None:
@@ -259,7 +258,7 @@ async def test_odd_documents_do_not_stop_the_server(tmp_path: Path) -> None:
             rig.client.did_open(as_uri(rig.folder / f"fifo{i}"), "")
         await asyncio.sleep(0.2)
         rig.fake.add(answer(call("read", {"path": "a"})))
-        await soon(rig.start(session, "still there?", "t"))
+        assert (await soon(rig.start(session, "still there?", "t")))["finish"] == "stop"
 
 
 async def test_a_rule_for_names_does_not_open_what_runs_later(tmp_path: Path) -> None:
@@ -289,7 +288,7 @@ async def test_a_turn_that_fails_inside_closes_its_answer(tmp_path: Path) -> Non
 async def test_create_with_an_id_is_idempotent_at_once_too(tmp_path: Path) -> None:
     async with Rig.open(tmp_path, default=OK, config=CFG) as rig:
         both = [rig.client.send("deskmate/session/create", {"id": "ses_abcdef12"}) for _ in range(3)]
-        await asyncio.gather(*both)
+        assert {session["id"] for session in await asyncio.gather(*both)} == {"ses_abcdef12"}
 
 
 async def test_always_never_offers_what_runs_anything(tmp_path: Path) -> None:
@@ -346,9 +345,9 @@ async def test_nested_input_of_a_reply_does_not_either(tmp_path: Path) -> None:
         for _ in range(300):
             deep = [deep]
         reply = {"askId": shown[-1]["ask"]["id"], "reply": "once", "input": {"command": deep}}
-        with contextlib.suppress(Exception):
+        with pytest.raises(LspError) as caught:
             await rig.client.request("deskmate/ask/reply", reply)
-        await asyncio.sleep(0.3)
+        assert caught.value.data["kind"] == "invalidParams"
         await rig.verified()
 
 
