@@ -7,8 +7,10 @@
     ├── ConfigError      configuration that can't be read → `noModel` or a warning, with the place
     └── LogError         the event log
         ├── LogCorrupt   damaged or not ours              → `logCorrupt`
-        ├── LogReadOnly  a newer schema or no right       → `logReadOnly`
-        └── Conflict     the index was taken meanwhile    → retried by the caller
+        ├── LogReadOnly  a newer schema, no right, or a
+        │                full disk                        → `logReadOnly`
+        ├── Conflict     the fact contradicts the log     → a value for the caller, or `conflict`
+        └── LeaseLost    another process runs the session → the run ends
 
 Messages: lower case, names with `!r`, and what to do next.
 """
@@ -104,4 +106,8 @@ class LogReadOnly(LogError):
 
 
 class Conflict(LogError):
-    """Another writer took the session's next index."""
+    """The fact contradicts what the log holds: the session or prompt is there already, the ask is settled."""
+
+
+class LeaseLost(LogError):
+    """Another process runs the session now; what this one wanted to log is not in the log."""

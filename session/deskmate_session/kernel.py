@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from deskmate_session.config import agents, layers
 from deskmate_session.config.layers import config_home, state_home
 from deskmate_session.core import decide
 from deskmate_session.core.context.system import Environment
+from deskmate_session.core.conversation import MessageState
 from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
+from deskmate_session.core.views.timeline import fold
 from deskmate_session.errors import Conflict, Rejected
-from deskmate_session.log import owners
-from deskmate_session.log.store import EventLog
+from deskmate_session.log.store import EventLog, Fault
 from deskmate_session.log.survey import FolderLog, sqlite_version, survey
 from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
@@ -32,17 +33,20 @@ from deskmate_session.model.settings import Settings
 from deskmate_session.model.updates import AcceptedUpdate
 from deskmate_session.providers.registry import KeySource, Registry
 from deskmate_session.providers.transfer import is_local
-from deskmate_session.runtime import recovery, watch
+from deskmate_session.runtime import watch
 from deskmate_session.runtime.asks import Asks
 from deskmate_session.runtime.bus import Bus, Sink
 from deskmate_session.runtime.call_context import Place
 from deskmate_session.runtime.calls import Calls
 from deskmate_session.runtime.changes import Changes
+from deskmate_session.runtime.checkpointing import Checkpointing
 from deskmate_session.runtime.coordinator import Coordinator
 from deskmate_session.runtime.infer import Inference
 from deskmate_session.runtime.loop import Loop
+from deskmate_session.runtime.notices import Notice, Notices
 from deskmate_session.runtime.options import KernelOptions, Turn
 from deskmate_session.runtime.reads import Reads
+from deskmate_session.runtime.recovery import Recovery
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 from deskmate_session.tools.registry import Registry as Tools
@@ -56,6 +60,7 @@ __all__ = [
     "Kernel",
     "KernelOptions",
     "KeySource",
+    "Notice",
     "Sink",
     "Supervisor",
     "Turn",
@@ -74,19 +79,24 @@ _SHORTEST_SECRET = 8
 class Kernel:
     """One workspace folder at work. Made by `open`, ended by `close`."""
 
-    def __init__(self, options: KernelOptions, log: EventLog, owner: owners.Owner, state_dir: Path) -> None:
+    def __init__(self, options: KernelOptions, log: EventLog, state_dir: Path) -> None:
         self._options = options
         self._log = log
-        self._owner = owner
         self.folder = str(Path(options.folder).resolve())
         self.folder_uri = options.folder_uri or paths.path_to_uri(self.folder)
         self.state_dir = state_dir
         settings = options.settings
         self._bus = Bus()
         self._supervisor = Supervisor()
-        self._sessions = Sessions(log, self._bus)
+        self._notices = Notices()
+        self._sessions = Sessions(log, self._bus, self._supervisor)
         self._asks = Asks(
-            self._sessions, options.ids, options.clock, settings.ask_timeout_ms, unattended=options.unattended
+            log,
+            self._sessions,
+            options.ids,
+            options.clock,
+            settings.ask_timeout_ms,
+            unattended=options.unattended,
         )
         self._objects = Objects(state_dir)
         self._providers = Registry(settings, options.environment)
@@ -108,6 +118,7 @@ class Kernel:
             tools=specs,
             tools_version=version,
             live=self._live,
+            followed=lambda: log.others,
         )
         calls = Calls(
             sessions=self._sessions,
@@ -120,8 +131,13 @@ class Kernel:
             place=self._place(settings),
             supervisor=self._supervisor,
         )
-        loop = Loop(self._sessions, calls, inference, agents.agents(), self._providers.resolve, owner.id)
-        self._coordinator = Coordinator(self._sessions, loop, self._supervisor, options.ids)
+        loop = Loop(self._sessions, calls, inference, agents.agents(), self._providers.resolve, log.owner)
+        recovery = Recovery(self._sessions, self._objects, calls.effect, self._notices)
+        self._coordinator = Coordinator(log, self._sessions, loop, recovery, self._supervisor, options.ids)
+        Checkpointing(log, self._sessions, self._supervisor, settings.checkpoint.interval)
+        for notice in log.notices:
+            self._notices.tell("warning", notice)
+        log.on_fault(self._fault)
 
     @classmethod
     async def open(cls, options: KernelOptions) -> "Kernel":
@@ -133,12 +149,10 @@ class Kernel:
         state_dir = options.state_home / state_dir_name(folder)
         debug_tags = options.settings.log.debug_tags
         log = await EventLog.open(state_dir, options.clock, options.ids, debug_tags=debug_tags)
-        owner = await asyncio.to_thread(owners.Owner.claim, state_dir, options.ids.new("own"))
-        for turn in await log.open_turns():
-            if not await asyncio.to_thread(owners.alive, state_dir, turn.owner):
-                await recovery.settle(log, turn.session)
-        await asyncio.to_thread(owners.sweep, state_dir)
-        return cls(options, log, owner, state_dir)
+        kernel = cls(options, log, state_dir)
+        if log.read_only is None:
+            await kernel._coordinator.recover()
+        return kernel
 
     async def close(self) -> None:
         """Settle running turns as interrupted, end every task and child, close the log."""
@@ -146,7 +160,16 @@ class Kernel:
         await self._supervisor.close()
         await self._providers.close()
         await self._log.close()
-        await asyncio.to_thread(self._owner.release)
+
+    def on_notice(self, show: Callable[[Notice], None]) -> None:
+        """Show notices: what the person is told once, such as a full disk or a turn that was cut off."""
+        self._notices.follow(show)
+
+    def _fault(self, fault: Fault | None) -> None:
+        if fault is None:
+            self._notices.tell("info", "the event log can be written again; sessions go on")
+        else:
+            self._notices.tell("error", fault.message)
 
     # ── Commands ─────────────────────────────────────────────────────────────────────────────
 
@@ -176,32 +199,46 @@ class Kernel:
         Raises `Rejected`: `sessionNotFound`, `noModel`, `conflict` (the id belongs to another prompt).
         """
         state = await self._sessions.get(command.session_id)
-        if decide.repeated(state, command) is not None:
-            return self._again(state, command, sink)
+        if (known := await self._received(state, command)) is not None:
+            return await self._again(state, known, sink)
         self._check(command.agent, command.model or state.info.model)
         if command.delivery == "interrupt":
             await self._coordinator.interrupt(command.session_id)
         message_id = command.message_id or self._options.ids.new("msg")
         facts = decide.receive(state, command, message_id, self._options.ids)
-        detach = self._show(state, message_id, sink)
-        with self._coordinator.arriving(command.session_id):
-            try:
-                events = await self._sessions.append(command.session_id, *facts, durable=True)
-            except BaseException:
-                detach()
+        try:
+            return await self._begin(state, message_id, facts, sink)
+        except Conflict:  # the same prompt came twice at once, maybe through another process
+            if (known := await self._received(state, command)) is None:
                 raise
-            result = self._sessions.result(command.session_id, message_id)
-            self._coordinator.wake(state)
-        accepted = Accepted(session_id=command.session_id, message_id=message_id, seq=events[0].seq)
-        return Turn(accepted, result, repeated=False, detach=detach)
+            return await self._again(state, known, sink)
+
+    async def resume(self, command: c.Resume, sink: Sink | None = None) -> Turn:
+        """Go on with the interrupted turn, or let a held queue go on; a running turn is joined.
+
+        Raises `Rejected` (`conflict`) when there is nothing to go on with.
+        """
+        state = await self._sessions.get(command.session_id)
+        await self._coordinator.settle_dead(command.session_id)
+        if state.turn is not None:
+            prompt = state.conversation.messages[state.turn.message_id]
+            return await self._again(state, prompt, sink)
+        facts = decide.resume(state, self._options.ids)
+        match facts[0]:
+            case e.MessageReceived(message_id=message_id):
+                return await self._begin(state, message_id, facts, sink)
+            case _:
+                await self._coordinator.request(command.session_id, facts)
+                prompt = state.conversation.messages[state.queue[0] if state.queue else ""]
+                return await self._again(state, prompt, sink)
 
     async def unqueue(self, session_id: str, message_id: str) -> bool:
         """Take back a waiting prompt; False when it is not waiting any more."""
-        state = await self._sessions.get(session_id)
-        if message_id not in state.queue:
+        await self._sessions.get(session_id)
+        try:
+            await self._coordinator.tell(session_id, e.MessageUnqueued(message_id=message_id))
+        except Conflict:
             return False
-        await self._sessions.append(session_id, e.MessageUnqueued(message_id=message_id), durable=True)
-        self._sessions.drop_waiters(session_id, message_id)
         return True
 
     def turn_of(self, session_id: str) -> str | None:
@@ -209,13 +246,17 @@ class Kernel:
         state = self._sessions.live(session_id)
         return state.turn.message_id if state and state.turn else None
 
+    def runs_here(self, session_id: str) -> bool:
+        """A run of the session goes on in this process, not in another one."""
+        return self._coordinator.runs(session_id)
+
     # ── Queries ──────────────────────────────────────────────────────────────────────────────
 
     async def query(self, query: Wire) -> Wire:
         """Tell what a query asks for. Raises `Rejected`."""
         match query:
             case q.ListAsks():
-                return q.AskList(asks=self._asks.open_asks(query.session_id))
+                return q.AskList(asks=await self._asks.open_asks(query.session_id))
             case q.GetCatalog():
                 return self._catalog()
             case _:
@@ -251,7 +292,7 @@ class Kernel:
         fact = decide.create(command, self.folder_uri, self._options.settings.agent, resolved)
         session_id = command.id or self._options.ids.new("ses")
         try:
-            await self._sessions.append(session_id, fact, durable=True)
+            await self._coordinator.tell(session_id, fact)
         except Conflict:
             if command.id is None or (known := await self._known(command.id)) is None:
                 raise
@@ -269,13 +310,13 @@ class Kernel:
         if command.agent is not None or command.model is not None:
             self._check(command.agent, command.model or state.info.model)
         if (fact := decide.update(command)) is not None:
-            await self._sessions.append(command.session_id, fact)
+            await self._coordinator.tell(command.session_id, fact)
         return state.info
 
     async def _delete(self, command: c.DeleteSession) -> None:
         await self._sessions.get(command.session_id)
         await self._coordinator.interrupt(command.session_id)
-        await self._sessions.append(command.session_id, e.SessionDeleted(), durable=True)
+        await self._coordinator.tell(command.session_id, e.SessionDeleted())
 
     def _check(self, agent: str | None, model: str | None) -> str:
         """The model's id, after both names were found; its provider starts to load meanwhile."""
@@ -286,19 +327,49 @@ class Kernel:
         self._supervisor.spawn(resolved.provider.load(), name=f"load {resolved.provider.name}")
         return f"{resolved.provider.name}/{resolved.model}"
 
-    def _again(self, state: SessionState, command: c.Prompt, sink: Sink | None) -> Turn:
-        """The same prompt once more: it runs once, and every request gets the one result."""
-        message_id = command.message_id or ""
-        message = state.conversation.messages[message_id]
+    async def _received(self, state: SessionState, command: c.Prompt) -> MessageState | None:
+        """The prompt that was received under this id before, or None. Raises `Rejected` (`conflict`) if it
+        held other parts."""
+        if command.message_id is None:
+            return None
+        known = state.conversation.messages.get(command.message_id)
+        if known is None:  # it may be older than what is in memory, or another process logged it just now
+            known = fold(await self._log.message_events(state.info.id, [command.message_id])).messages.get(
+                command.message_id
+            )
+        return known and decide.repeated(known, command)
+
+    async def _begin(
+        self, state: SessionState, message_id: str, facts: Sequence[e.EventPayload], sink: Sink | None
+    ) -> Turn:
+        """Log a prompt and see that it runs."""
+        session_id = state.info.id
+        detach = self._show(state, message_id, sink)
+        try:
+            events = await self._coordinator.request(session_id, facts)
+        except BaseException:
+            detach()
+            raise
+        result = self._sessions.result(session_id, message_id)
+        accepted = Accepted(session_id=session_id, message_id=message_id, seq=events[0].seq)
+        return Turn(accepted, result, repeated=False, detach=detach)
+
+    async def _again(self, state: SessionState, prompt: MessageState, sink: Sink | None) -> Turn:
+        """A prompt once more: it runs once, and every request gets the one result."""
+        session_id, message_id = state.info.id, prompt.id
         if sink is not None:
-            sink.push(AcceptedUpdate(session_id=state.info.id, seq=message.seq, message_id=message_id))
+            sink.push(AcceptedUpdate(session_id=session_id, seq=prompt.seq, message_id=message_id))
             if state.turn is not None and state.turn.message_id == message_id:
-                for item in watch.catch_up(state, self._live.get(state.info.id)):
+                for item in watch.catch_up(state, self._live.get(session_id)):
                     sink.push(item)
         detach = self._show(state, message_id, sink)
-        result = self._sessions.result(state.info.id, message_id)
-        self._coordinator.wake(state)
-        accepted = Accepted(session_id=state.info.id, message_id=message_id, seq=message.seq)
+        result = await self._sessions.result_of_old(session_id, message_id)
+        if message_id in state.queue and state.held:
+            # Who sends it again wants it to run.
+            await self._coordinator.request(session_id, [e.QueueReleased()])
+        else:
+            self._coordinator.join(session_id)
+        accepted = Accepted(session_id=session_id, message_id=message_id, seq=prompt.seq)
         return Turn(accepted, result, repeated=True, detach=detach)
 
     def _show(self, state: SessionState, message_id: str, sink: Sink | None) -> Callable[[], None]:

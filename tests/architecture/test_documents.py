@@ -3,6 +3,7 @@
 import re
 
 from deskmate_session.model.settings import (
+    CheckpointSettings,
     LogSettings,
     ModelSettings,
     ProviderSettings,
@@ -13,7 +14,15 @@ from deskmate_session.model.settings import (
 from deskmate_session.providers.catalog import DEFAULT_MODELS
 from tests.architecture.source import ROOT, our_files
 
-TABLES = (LogSettings, ModelSettings, ProviderSettings, Settings, StreamingSettings, ToolSettings)
+TABLES = (
+    CheckpointSettings,
+    LogSettings,
+    ModelSettings,
+    ProviderSettings,
+    Settings,
+    StreamingSettings,
+    ToolSettings,
+)
 HANDMADE = tuple(
     path
     for path in our_files()

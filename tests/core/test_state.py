@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskmate_session.core.checkpoints import dump, load
 from deskmate_session.core.conversation import Conversation, TextState
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.work_context import MAX_COMMANDS, tail
@@ -44,6 +45,97 @@ def test_prompts_wait_in_order_and_a_new_one_goes_before_a_held_queue() -> None:
     assert "msg_2" not in held.conversation.messages
     assert fold(e.QueueHeld(reason="crash")).held is False
     assert fold(received(), e.QueueHeld(reason="crash")).held is True
+
+
+def test_a_prompt_that_is_being_answered_can_t_be_taken_back() -> None:
+    begun = [received(), received("msg_q"), started()]
+    late = e.MessageUnqueued(message_id="msg_p")
+    state = fold(*begun, late)
+    assert (state.queue, list(state.conversation.messages)) == (["msg_q"], ["msg_q", "msg_p"])
+    assert "msg_p" in fold(*begun, ended(), late).conversation.messages
+
+
+def test_an_interrupt_holds_what_waits_and_what_comes_after_it_goes_first() -> None:
+    cut = e.InterruptRequested(turn_id="turn_1")
+    waiting = fold(received(), started(), received("msg_q"), cut)
+    assert (waiting.held, waiting.queue) == (True, ["msg_q"])
+    assert fold(received(), started(), cut).held is False
+    assert (
+        fold(received(), started(), cut.model_copy(update={"turn_id": "other"}), received("m")).held is False
+    )
+    later = fold(received(), started(), received("msg_q"), cut, received("msg_new"))
+    assert (later.held, later.queue) == (False, ["msg_new", "msg_q"])
+    released = fold(received(), started(), received("msg_q"), cut, ended("interrupted"), e.QueueReleased())
+    assert (released.held, released.queue) == (False, ["msg_q"])
+
+
+def test_only_its_own_end_ends_a_turn() -> None:
+    state = fold(received(), started(), ended(turn_id="turn_other"))
+    assert state.turn is not None
+    over = fold(received(), started(), e.AskOpened(ask=ASK), ended("error"))
+    assert (over.turn, over.asks, over.last_finish) == (None, {}, "error")
+
+
+def test_a_reply_to_a_settled_ask_changes_nothing() -> None:
+    opened, reply = e.AskOpened(ask=ASK), e.AskReplied(ask_id="ask_1", reply="session", by="person")
+    late = e.AskReplied(ask_id="ask_1", reply="reject", by="timeout")
+    state = fold(received(), started(), opened, reply, late, opened, reply)
+    assert state.grants == [Rule("bash", "ls*", "allow")]
+    assert state.turn is not None and not state.turn.denied
+
+
+def test_only_calls_of_the_open_turn_are_unsettled() -> None:
+    begun = [received(), started(), constructed(), call_part("c1"), call_part("c2"), call_part("c3")]
+    begun += [responded(("c1", "bash", {}), ("c2", "read", {}), ("c3", "read", {})), ran("c1"), failed("c2")]
+    assert [call.call_id for call in fold(*begun).unsettled_calls()] == ["c1", "c3"]
+    assert fold(*begun, ended("error")).unsettled_calls() == []
+
+
+def test_a_change_is_open_until_something_tells_what_the_file_holds() -> None:
+    def begin(call_id: str, uri: str = "u") -> e.ChangeStarted:
+        return e.ChangeStarted(call_id=call_id, uri=uri, via="disk")
+
+    applied = e.ChangeApplied(call_id="c2", uri="u", via="disk", verified=True, saved=True)
+    observed = e.ChangeObserved(call_id="c1", uri="u", via="disk", by="editor")
+    refused = e.ChangeRefused(call_id="c1", uri="u", via="disk", reason="r")
+    begun = [received(), started(), begin("c1"), begin("c1", "v"), begin("c2")]
+    assert fold(*begun).open_changes == {"c1": begun[2:4], "c2": [begun[4]]}
+    for end in (applied, observed):
+        assert fold(*begun, end).open_changes == {"c1": [begin("c1", "v")]}
+    assert fold(*begun, refused).open_changes == {"c1": [begin("c1", "v")], "c2": [begin("c2")]}
+    assert fold(*begun, ended("error")).open_changes == fold(*begun).open_changes
+    assert fold(*begun, applied).made_changes == {"c2": [applied]}
+    for end in (completed("c2"), failed("c2"), ended()):
+        assert fold(*begun, applied, end).made_changes == {}
+
+
+def test_a_long_life_leaves_nothing_of_what_is_settled() -> None:
+    facts: list[e.EventPayload] = []
+    for n in range(20):
+        prompt, answer, turn, call = f"msg_{n}", f"msg_a{n}", f"turn_{n}", f"c{n}"
+        facts += [received(prompt), started(prompt, turn), constructed(answer, 1, prompt)]
+        facts += [call_part(call, "edit", answer), responded((call, "edit", {}), message_id=answer)]
+        facts += [e.AskOpened(ask=ASK.model_copy(update={"id": f"ask_{n}"}))]
+        facts += [e.AskReplied(ask_id=f"ask_{n}", reply="session", by="person"), ran(call, "edit")]
+        facts += [e.ChangeStarted(call_id=call, uri="u", via="disk")]
+        facts += [e.ChangeApplied(call_id=call, uri="u", via="disk", verified=True, saved=True)]
+        facts += [completed(call, "edit"), ended(message_id=prompt, turn_id=turn)]
+    state = fold(*facts)
+    left = (state.causes.waiting, state.causes.turn, state.causes.changes, state.open_changes)
+    assert (*left, state.made_changes, state.asks, state.queue) == ({}, {}, {}, {}, {}, {}, [])
+    assert len(state.grants) == 1
+
+
+def test_a_partial_conversation_is_replaced_by_the_whole_one() -> None:
+    whole = fold(received(), started(), constructed(), ended())
+    state = load(dump(whole))
+    assert not state.whole and state.conversation.messages == {}
+    with pytest.raises(ValueError, match="can't adopt"):
+        state.adopt(fold(received()))
+    with pytest.raises(ValueError, match="can't adopt"):
+        whole.adopt(load(dump(whole)))
+    state.adopt(whole)
+    assert state.whole and state.conversation is whole.conversation
 
 
 def test_an_answer_for_the_session_becomes_a_grant_and_others_do_not() -> None:

@@ -5,17 +5,26 @@ from typing import get_args
 import pytest
 
 from deskmate_session.core import decide
+from deskmate_session.core.conversation import Conversation
 from deskmate_session.core.guard import guard, is_secret
 from deskmate_session.core.lines import one_kind_of_end
 from deskmate_session.core.views.changes import authored, file_diff
 from deskmate_session.core.views.session import queue_view, status_view
 from deskmate_session.core.views.timeline import summary
-from deskmate_session.core.views.updates import updates_for
+from deskmate_session.core.views.updates import text_delta, updates_for
 from deskmate_session.errors import Rejected
 from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import updates as u
-from deskmate_session.model.messages import Ask, FileDiff, FileInput, TextInput, ToolDetail, TurnError
+from deskmate_session.model.messages import (
+    Ask,
+    FileDiff,
+    FileInput,
+    QueuedPrompt,
+    TextInput,
+    ToolDetail,
+    TurnError,
+)
 from tests.core.support import (
     Ids,
     call_part,
@@ -47,6 +56,7 @@ BEGUN = (received(), started(), constructed())
 CALL = (*BEGUN, call_part("c1"), responded(("c1", "read", {"path": "a"})))
 BROKEN = e.ModelFailed(message_id="msg_a", step=1, error=TurnError(kind="internal", message="x"))
 APPLIED = e.ChangeApplied(call_id="c1", uri="file:///w/a", via="disk", verified=True, saved=True)
+OBSERVED = e.ChangeObserved(call_id="c1", uri="file:///w/a", via="disk", by="recovery")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +90,13 @@ APPLIED = e.ChangeApplied(call_id="c1", uri="file:///w/a", via="disk", verified=
             [("askResolved", True), ("status", False)],
         ),
         ((*BEGUN, e.InterruptRequested(turn_id="turn_1")), [("status", True)]),
+        (
+            (*BEGUN, received("msg_q"), e.InterruptRequested(turn_id="turn_1")),
+            [("status", True), ("queue", False)],
+        ),
+        ((OBSERVED,), [("logged", True)]),
+        ((received(), e.QueueHeld(reason="crash"), e.QueueReleased()), [("queue", True)]),
+        ((e.LogSalvaged(kept_as="x", events=1, lost=(), sessions=()),), [("logged", True)]),
         ((received(), e.MessageUnqueued(message_id="msg_p")), [("queue", True)]),
         ((e.QueueHeld(reason="error"),), [("queue", True)]),
         ((*BEGUN, ended()), [("status", True), ("usage", False)]),
@@ -94,6 +111,20 @@ def test_each_event_has_one_update_with_its_seq(
 
 def test_a_change_shows_its_diff_where_there_is_one() -> None:
     assert kinds(APPLIED, diffs=(DIFF,)) == [("changes", True)]
+
+
+def test_text_that_streams_elsewhere_is_shown_as_a_delta() -> None:
+    batch = e.PartAppended(message_id="msg_a", part_id="prt_t", offset=4, text="more")
+    state = fold(*BEGUN, batch)
+    shown = text_delta(state, event(5, batch))
+    assert shown == u.Delta("ses_1", "msg_a", "prt_t", "text", 4, "more")
+    assert text_delta(state, event(5, ended())) is None
+
+
+def test_a_waiting_prompt_that_is_not_at_hand_is_shown_without_its_text() -> None:
+    state = fold(received())
+    state.conversation = Conversation()
+    assert queue_view(state).prompts == (QueuedPrompt(message_id="msg_p", text=""),)
 
 
 def test_every_kind_of_update_is_made_somewhere() -> None:
@@ -130,6 +161,8 @@ def test_what_a_session_authored_is_its_first_before_and_last_after() -> None:
         "v": ("x", "y"),
     }
     assert authored([change("1", "2"), change("2", "1")]) == {}
+    observed = OBSERVED.model_copy(update={"uri": "u", "before": "2", "after": "3"})
+    assert authored([change("1", "2"), observed]) == {"u": ("1", "3")}
 
 
 def test_a_file_s_diff_tells_added_deleted_binary_and_legacy_text() -> None:
@@ -172,12 +205,11 @@ def test_a_known_prompt_is_recognised_by_its_parts() -> None:
     prompt = c.Prompt(session_id="ses_1", message_id="msg_same", parts=parts)
     [fact, _] = decide.receive(fold(), prompt, "msg_same", ids)
     state = fold(fact, constructed("msg_answer"))
-    assert decide.repeated(state, prompt) is state.conversation.messages["msg_same"]
-    assert decide.repeated(state, prompt.model_copy(update={"message_id": None})) is None
-    assert decide.repeated(state, prompt.model_copy(update={"message_id": "msg_other"})) is None
-    for changed in ({"parts": parts[:1]}, {"message_id": "msg_answer"}):
+    known, answer = (state.conversation.messages[id] for id in ("msg_same", "msg_answer"))
+    assert decide.repeated(known, prompt) is known
+    for message, given in ((known, parts[:1]), (answer, parts)):
         with pytest.raises(Rejected) as caught:
-            decide.repeated(state, prompt.model_copy(update=changed))
+            decide.repeated(message, prompt.model_copy(update={"parts": given}))
         assert caught.value.kind == "conflict"
 
 

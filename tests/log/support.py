@@ -1,17 +1,18 @@
 """What the log's tests share: a clock and ids that count, drafts, a log in a folder, tampering."""
 
+import asyncio
 import itertools
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from deskmate_session.log.store import EventLog
+from deskmate_session.log.store import EventLog, Lease
 from deskmate_session.model import events as e
-from deskmate_session.model.messages import TextPart, ToolPart, ToolState, TurnError, Usage
+from deskmate_session.model.messages import Ask, TextPart, ToolDetail, ToolPart, ToolState, TurnError, Usage
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,25 +38,91 @@ class Counted:
         return f"{prefix}_{self._name}{next(self._next)}"
 
 
+class HeldLog(EventLog):
+    """A log that holds the lease of whatever it appends to, as if nobody else were there."""
+
+    def append(
+        self,
+        session: str | None,
+        drafts: Sequence[e.Draft],
+        *,
+        durable: bool = False,
+        lease: Lease | None = None,
+    ) -> asyncio.Future[list[e.Event]]:
+        if lease is None and session is not None and not self.read_only and not self._closed:
+            lease = self._lease(session)
+        return super().append(session, drafts, durable=durable, lease=lease)
+
+    def _lease(self, session: str) -> Lease:
+        leases: dict[str, Lease] = self.__dict__.setdefault("leases", {})
+        if session not in leases:
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as conn:
+                [(epoch,)] = conn.execute(
+                    "insert into leases values (?, 1, ?)"
+                    " on conflict do update set epoch = epoch + 1, owner = excluded.owner returning epoch",
+                    (session, self.owner),
+                ).fetchall()
+            leases[session] = Lease(session, epoch)
+        return leases[session]
+
+
 @asynccontextmanager
-async def opened(folder: Path, **options: Any) -> AsyncIterator[EventLog]:
+async def opened(folder: Path, log: type[EventLog] = HeldLog, **options: Any) -> AsyncIterator[EventLog]:
     """A log that is closed at the end; its ids are unique to this opening."""
     name = f"n{len(list(folder.glob('opening*')))}x"
     folder.mkdir(exist_ok=True)
     (folder / f"opening{name}").touch()
-    log = await EventLog.open(folder, Ticks(), Counted(name), **options)
+    there = await log.open(folder, Ticks(), Counted(name), **options)
     try:
-        yield log
+        yield there
     finally:
-        await log.close()
+        await there.close()
 
 
 def draft(payload: e.EventPayload, cause: str | None = None) -> e.Draft:
     return e.Draft(payload, cause)
 
 
-def created(title: str = "A title") -> e.Draft:
-    return draft(e.SessionCreated(folder="file:///w", title=title, agent="build", model="mock/test"))
+def created(title: str = "A title", parent: str | None = None) -> e.Draft:
+    return draft(
+        e.SessionCreated(folder="file:///w", title=title, agent="build", model="mock/test", parent_id=parent)
+    )
+
+
+def updated(title: str) -> e.Draft:
+    """A request: any process may append it."""
+    return draft(e.SessionUpdated(title=title))
+
+
+def deleted() -> e.Draft:
+    return draft(e.SessionDeleted())
+
+
+def unqueued(message: str = "msg_1") -> e.Draft:
+    return draft(e.MessageUnqueued(message_id=message))
+
+
+def interrupted(turn: str = "turn_1") -> e.Draft:
+    return draft(e.InterruptRequested(turn_id=turn))
+
+
+def held() -> e.Draft:
+    return draft(e.QueueHeld(reason="interrupted"))
+
+
+def released() -> e.Draft:
+    return draft(e.QueueReleased())
+
+
+def asked(ask: str = "ask_1", call: str = "call_1") -> e.Draft:
+    detail = ToolDetail(tool="edit", input={})
+    return draft(
+        e.AskOpened(ask=Ask(id=ask, call_id=call, kind="permission", title="?", detail=detail, created_at=1))
+    )
+
+
+def replied(ask: str = "ask_1") -> e.Draft:
+    return draft(e.AskReplied(ask_id=ask, reply="once", by="person"))
 
 
 def received(message: str = "msg_1") -> e.Draft:

@@ -24,7 +24,7 @@ WRITE = (
     + """
     futures = []
     for n in range(int(sys.argv[2])):
-        drafts = [support.appended(f"{n} "), support.appended("x")]
+        drafts = [support.updated(f"{n} "), support.updated("x")]
         futures.append(log.append("ses_1", drafts, durable=n % 10 == 0))
         if n % 5 == 0:
             await futures[-1]
@@ -39,7 +39,7 @@ FOREVER = (
     + """
     n = 0
     while True:
-        events = await asyncio.gather(*(log.append("ses_1", [support.appended(str(n))]) for _ in range(3)))
+        events = await asyncio.gather(*(log.append("ses_1", [support.updated(str(n))]) for _ in range(3)))
         n += 1
         print(events[-1][-1].seq, flush=True)
 asyncio.run(main())

@@ -262,7 +262,8 @@ async def test_what_a_dead_process_left_is_settled_at_the_next_start(tmp_path: P
         responded,
         e.CallStarted(call_id="call_1", tool="bash", args={"command": "x"}),
     ]
-    await log.append(session, [e.Draft(fact) for fact in facts])
+    lease = await log.take(session)  # it goes with its process
+    await log.append(session, [e.Draft(fact) for fact in facts], lease=lease)
     await log.close()
     async with kernel(
         tmp_path, HELLO, ids=type("Fresh", (), {"new": lambda self, p: ids.new(f"{p}_y")})()

@@ -258,6 +258,22 @@ export interface ChangeApplied {
   saved: boolean;
 }
 
+/** A started change whose end was not logged was seen later: the file or buffer holds `after`. */
+export interface ChangeObserved {
+  /** The call. */
+  callId: string;
+  /** The file, in the client's own spelling where one is open. */
+  uri: string;
+  /** What stood before; absent: nothing did. Of a page: only what comes before this position. */
+  before?: string;
+  /** Object hash of what was seen. */
+  after?: string;
+  /** The way the change took. */
+  via: Via;
+  /** Who saw it: recovery on the disk, or an editor's document. */
+  by: "recovery" | "editor";
+}
+
 /** A started change was not made: the editor refused it, or the write failed. */
 export interface ChangeRefused {
   /** The call. */
@@ -615,6 +631,18 @@ export interface ListSessions {
   limit?: number;
 }
 
+/** A fact of the folder: the log was damaged, was set aside, and this one holds what could be kept. */
+export interface LogSalvaged {
+  /** File name of the damaged log, in the state folder. */
+  keptAs: string;
+  /** Events that were kept. */
+  events: number;
+  /** What is gone; empty where nothing was numbered. */
+  lost: LostEvents[];
+  /** Sessions that lost events. */
+  sessions: string[];
+}
+
 /** An event as it goes over the wire. */
 export interface LoggedEvent {
   /** Position in the folder's log; the only order there is. */
@@ -653,6 +681,14 @@ export interface LoggedUpdate {
   kind: "logged";
   /** Which shape this is. */
   type: string;
+}
+
+/** Events that are gone, by `seq`. */
+export interface LostEvents {
+  /** The first `seq` that is gone. */
+  first: number;
+  /** The last one. */
+  last: number;
 }
 
 /** A prompt, or one step's answer. */
@@ -834,7 +870,7 @@ export interface Problem {
   /** Position in the folder's log; the only order there is. */
   seq: number;
   /** Which shape this is. */
-  kind: "link" | "gap" | "orphan" | "digest" | "object" | "readModel" | "payload";
+  kind: "link" | "gap" | "orphan" | "digest" | "object" | "readModel" | "payload" | "checkpoint";
   /** What exactly is meant. */
   detail: string;
 }
@@ -874,6 +910,9 @@ export interface QueueHeld {
   /** Why. */
   reason: "interrupted" | "error" | "crash";
 }
+
+/** The person let a held queue go on. */
+export type QueueReleased = Record<string, never>;
 
 /** The prompts that wait. */
 export interface QueueUpdate {
@@ -941,6 +980,16 @@ export interface ReplyAsk {
   input?: Record<string, unknown>;
   /** The words for it. */
   message?: string;
+}
+
+/** `deskmate/session/resume`: goes on with the interrupted turn, else starts a held queue. */
+export interface Resume {
+  /** The session. */
+  sessionId: string;
+  /** Updates come as `$/progress` under it. */
+  partialResultToken?: string | number;
+  /** Work-done progress comes under it. */
+  workDoneToken?: string | number;
 }
 
 /** One conversation with its work context, in one workspace folder. */
@@ -1396,6 +1445,7 @@ export interface Requests {
   "deskmate/session/update": { params: UpdateSession; result: Session };
   "deskmate/session/delete": { params: DeleteSession; result: Nothing };
   "deskmate/session/prompt": { params: Prompt; result: TurnResult };
+  "deskmate/session/resume": { params: Resume; result: TurnResult };
   "deskmate/session/interrupt": { params: Interrupt; result: Interrupted };
   "deskmate/session/unqueue": { params: Unqueue; result: Unqueued };
   "deskmate/session/subscribe": { params: Subscribe; result: Subscribed };
@@ -1437,11 +1487,14 @@ export interface EventPayloads {
   "change.started": ChangeStarted;
   "change.applied": ChangeApplied;
   "change.refused": ChangeRefused;
+  "change.observed": ChangeObserved;
   "workContext.updated": WorkContextUpdated;
   "ask.opened": AskOpened;
   "ask.replied": AskReplied;
   "interrupt.requested": InterruptRequested;
   "message.unqueued": MessageUnqueued;
   "queue.held": QueueHeld;
+  "queue.released": QueueReleased;
   "turn.ended": TurnEnded;
+  "log.salvaged": LogSalvaged;
 }

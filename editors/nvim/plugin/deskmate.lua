@@ -28,6 +28,10 @@ command("DeskmateStop", function()
   require("deskmate").stop()
 end, { desc = "Interrupt the running turn" })
 
+command("DeskmateResume", function()
+  require("deskmate").resume()
+end, { desc = "Go on with the interrupted turn, or with the held queue" })
+
 command("DeskmateReply", function(args)
   require("deskmate").reply(args.fargs[1], table.concat(args.fargs, " ", 2))
 end, {

@@ -126,7 +126,7 @@ class _Teller:
                 yield self._line(event, "failed", text, self._steps.get(payload.message_id), "red")
             case e.CallCompleted() | e.CallFailed():
                 yield self._result(event, payload)
-            case e.ChangeApplied() | e.ChangeRefused():
+            case e.ChangeApplied() | e.ChangeRefused() | e.ChangeObserved():
                 yield self._change(event, payload)
             case e.AskOpened():
                 yield self._ask(event, payload)
@@ -142,6 +142,11 @@ class _Teller:
                 yield self._line(event, "unqueued", "the prompt was taken back", cause, "yellow")
             case e.QueueHeld():
                 yield self._line(event, "queue", f"held ({payload.reason})", style="yellow")
+            case e.QueueReleased():
+                yield self._line(event, "queue", "goes on", style="yellow")
+            case e.LogSalvaged():
+                text = f"the log was damaged: {payload.events:,} events were kept; see {payload.kept_as}"
+                yield self._line(event, "salvaged", text, style="red")
             case e.TurnEnded():
                 style = "green" if payload.finish == "stop" else "red"
                 yield self._line(event, "end", _end(payload), self._prompts.get(payload.message_id), style)
@@ -197,11 +202,15 @@ class _Teller:
         short = in_short(fact.tool, fact.output, fact.exit_code)
         return self._line(event, "done", f"{about}: {short}", cause, style)
 
-    def _change(self, event: e.LoggedEvent, fact: e.ChangeApplied | e.ChangeRefused) -> Line:
+    def _change(
+        self, event: e.LoggedEvent, fact: e.ChangeApplied | e.ChangeRefused | e.ChangeObserved
+    ) -> Line:
         cause = self._calls.get(fact.call_id)
         name = self._name(fact.uri)
         if isinstance(fact, e.ChangeRefused):
             return self._line(event, "refused", f"{name}: {fact.reason}", cause, "red")
+        if isinstance(fact, e.ChangeObserved):
+            return self._line(event, "changes", f"{name} (seen later)", cause, "green")
         diff = self._diffs.get(event.seq)
         size = "" if diff is None else f" +{diff.additions} -{diff.deletions}"
         via = "through the editor" if fact.via != "disk" else "on disk"

@@ -37,10 +37,14 @@ MAX_SHOWN = 600
 class AskClient:
     """Watches every kernel: shows its asks, and tells the client when lists changed."""
 
-    def __init__(self, server: WireServer, host: EditorHost, spawn: Spawn) -> None:
+    def __init__(
+        self, server: WireServer, host: EditorHost, spawn: Spawn, looks_at: Callable[[str], bool]
+    ) -> None:
+        """`looks_at` tells whether the client prompts or follows a session."""
         self._server = server
         self._host = host
         self._spawn = spawn
+        self._looks_at = looks_at
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     async def watch(self, kernel: "Kernel") -> None:
@@ -49,8 +53,22 @@ class AskClient:
         await kernel.subscribe(q.Subscribe(partial_result_token=""), sink)
 
     def show(self, kernel: "Kernel", ask: Ask) -> None:
-        """Ask the client, by `deskmate/ask` where it offers that, else by a message box."""
-        self._shown[ask.id] = self._spawn(self._ask(kernel, ask), f"ask {ask.id}")
+        """Ask the client, by `deskmate/ask` where it offers that, else by a message box.
+
+        What another editor's turn asks is shown here only where the client looks at that session and offers
+        `ask`: a message box stands at the editor that prompted.
+        """
+        session_id = ask.session_id or ""
+        if ask.id in self._shown:
+            return
+        if kernel.runs_here(session_id) or (self._looks_at(session_id) and "ask" in self._host.client.offers):
+            self._shown[ask.id] = self._spawn(self._ask(kernel, ask), f"ask {ask.id}")
+
+    async def show_open(self, kernel: "Kernel", session_id: str | None) -> None:
+        """Show what is being asked already, to a client that begins to look."""
+        found = await kernel.query(q.ListAsks(session_id=session_id))
+        for ask in found.asks if isinstance(found, q.AskList) else ():
+            self.show(kernel, ask)
 
     def withdraw(self, ask_id: str) -> None:
         """The ask is settled: cancel the request that still stands at the client."""
@@ -63,7 +81,7 @@ class AskClient:
 
     async def _ask(self, kernel: "Kernel", ask: Ask) -> None:
         answer = await self._offered(ask) if "ask" in self._host.client.offers else None
-        if answer is None:
+        if answer is None and kernel.runs_here(ask.session_id or ""):
             answer = await self._message_box(ask)
         if answer is None:
             return  # nobody to ask: the ask stays open for `ask/reply`

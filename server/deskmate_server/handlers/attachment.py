@@ -6,6 +6,7 @@ The kernel's packages load after `initialize` is answered, in a thread, so that 
 import asyncio
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +28,7 @@ from deskmate_session.errors import LogError
 from deskmate_session.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from deskmate_session.kernel import Kernel
+    from deskmate_session.kernel import Kernel, Notice
     from deskmate_session.model.settings import Settings
 
 
@@ -39,7 +40,7 @@ class Attachment:
         self.documents = DocumentStore()
         self.host = EditorHost(server, self.documents)
         self.client = Client()
-        self.asks = AskClient(server, self.host, self.spawn)
+        self.asks = AskClient(server, self.host, self.spawn, self.looks_at)
         self._kernels: dict[str, asyncio.Task[Kernel]] = {}
         self._homes: dict[str, Kernel] = {}
         """Where sessions were found."""
@@ -52,6 +53,8 @@ class Attachment:
         """Sessions by the work-done token under which they work."""
         self._ready: asyncio.Task[None] | None = None
         self._streams: dict[str | int, Callable[[], None]] = {}
+        self._interest: Counter[str | None] = Counter()
+        """How many prompts and subscriptions of this client look at a session; None: at a whole folder."""
         self.documents.connect(self.server)
         self.documents.subscribe(self._document_changed)
         self.server.on_initialize(self._initialize)
@@ -158,6 +161,7 @@ class Attachment:
             roots=tuple(str(path) for uri in self.client.folders if (path := uris.to_path(uri))),
         )
         kernel: Kernel = await kernels.Kernel.open(options)
+        kernel.on_notice(self._tell)
         await self.asks.watch(kernel)
         return kernel
 
@@ -190,6 +194,28 @@ class Attachment:
             then()
 
         self._streams[token] = both
+
+    def look(self, session_id: str | None) -> Callable[[], None]:
+        """Begin to look at a session, or at all of a folder: the client is asked what it asks. Returns what
+        ends that."""
+        self._interest[session_id] += 1
+
+        def away() -> None:
+            self._interest[session_id] -= 1
+
+        return away
+
+    def looks_at(self, session_id: str) -> bool:
+        """This client prompts or follows the session, so it is asked."""
+        return self._interest[session_id] > 0 or self._interest[None] > 0
+
+    def _tell(self, notice: "Notice") -> None:
+        kind = {
+            "error": types.MessageType.Error,
+            "warning": types.MessageType.Warning,
+            "info": types.MessageType.Info,
+        }[notice.level]
+        self.server.window_show_message(types.ShowMessageParams(kind, f"Deskmate: {notice.message}"))
 
     # ── Life ─────────────────────────────────────────────────────────────────────────────────
 

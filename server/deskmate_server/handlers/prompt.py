@@ -1,4 +1,4 @@
-"""`session/prompt`: the request waits for the turn, but the turn belongs to the kernel."""
+"""`session/prompt` and `resume`: the request waits for the turn, but the turn belongs to the kernel."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from deskmate_server.handlers.attachment import Attachment
+from deskmate_server.stream.progress import ProgressStream
 from deskmate_session.model import commands as c
 from deskmate_session.model.messages import Accepted, TurnResult
 
@@ -15,13 +16,31 @@ if TYPE_CHECKING:
 
 async def prompt(editor: Attachment, params: c.Prompt) -> TurnResult:
     """Run a prompt's turn and answer how it ended; its updates come under the params' token."""
+    return await _run(editor, params, "deskmate/session/prompt")
+
+
+async def resume(editor: Attachment, params: c.Resume) -> TurnResult:
+    """Go on with what was interrupted, and answer as a prompt does."""
+    return await _run(editor, params, "deskmate/session/resume")
+
+
+async def accept(editor: Attachment, params: c.Prompt | c.Resume) -> Accepted:
+    """Accept and answer at once; clients that send it as a command may block on the answer."""
+    kernel = await editor.kernel_of(params.session_id)
+    turn = await _start(kernel, params, None)
+    turn.detach()
+    return turn.accepted
+
+
+async def _run(editor: Attachment, params: c.Prompt | c.Resume, method: str) -> TurnResult:
     kernel = await editor.kernel_of(params.session_id)
     token = params.partial_result_token
-    stream = None if token is None else editor.stream(kernel, token, "deskmate/session/prompt")
+    stream = None if token is None else editor.stream(kernel, token, method)
     if stream is not None:
         stream.start(editor.spawn)
+    away = editor.look(params.session_id)
     try:
-        turn = await kernel.prompt(params, stream)
+        turn = await _start(kernel, params, stream)
         try:
             return await _result(editor, kernel, params, turn)
         finally:
@@ -29,19 +48,20 @@ async def prompt(editor: Attachment, params: c.Prompt) -> TurnResult:
             if stream is not None:
                 await stream.finish()
     finally:
+        away()
         if token is not None:
             editor.end_stream(token)
 
 
-async def accept(editor: Attachment, params: c.Prompt) -> Accepted:
-    """Accept a prompt and answer at once; clients that send it as a command may block on the answer."""
-    kernel = await editor.kernel_of(params.session_id)
-    turn = await kernel.prompt(params)
-    turn.detach()
-    return turn.accepted
+async def _start(kernel: "Kernel", params: c.Prompt | c.Resume, stream: ProgressStream | None) -> "Turn":
+    if isinstance(params, c.Prompt):
+        return await kernel.prompt(params, stream)
+    return await kernel.resume(params, stream)
 
 
-async def _result(editor: Attachment, kernel: "Kernel", params: c.Prompt, turn: "Turn") -> TurnResult:
+async def _result(
+    editor: Attachment, kernel: "Kernel", params: c.Prompt | c.Resume, turn: "Turn"
+) -> TurnResult:
     """Wait for the end. A cancelled request stops its running turn, or takes back a waiting prompt."""
     progress = params.work_done_token
     if progress is not None:

@@ -12,6 +12,7 @@ Handler = Callable[[Attachment, Any], Awaitable[Any]]
 
 _OWN: dict[str, Handler] = {
     "deskmate/session/prompt": prompt.prompt,
+    "deskmate/session/resume": prompt.resume,
     "deskmate/session/subscribe": subscriptions.subscribe,
     "deskmate/session/unsubscribe": subscriptions.unsubscribe,
     "deskmate/session/list": generic.list_sessions,
@@ -20,7 +21,10 @@ _OWN: dict[str, Handler] = {
 }
 """Methods that do more than pass their params to the kernel."""
 
-_COMMANDS: dict[str, Handler] = {"deskmate/session/prompt": prompt.accept}
+_COMMANDS: dict[str, Handler] = {
+    "deskmate/session/prompt": prompt.accept,
+    "deskmate/session/resume": prompt.accept,
+}
 """Methods that answer at acceptance when they come as a command, since some clients block on one."""
 
 

@@ -21,6 +21,8 @@ async def subscribe(editor: Attachment, params: q.Subscribe) -> q.Subscribed:
         editor.end_stream(token)
         raise
     editor.on_end(token, detach)
+    editor.on_end(token, editor.look(params.session_id))
+    editor.spawn(editor.asks.show_open(kernel, params.session_id), "show open asks")
     # The answer goes first: this runs after the loop has taken it.
     asyncio.get_running_loop().call_soon(stream.start, editor.spawn)
     return q.Subscribed(seq=seq)

@@ -82,6 +82,12 @@ METHODS: dict[str, Method] = {
         "Gives the agent work. Answers when the turn has ended; a failed turn is a result, not an error.",
         streams=True,
     ),
+    "deskmate/session/resume": Method(
+        commands.Resume,
+        TurnResult,
+        "Goes on with a turn that was cut off, else starts a held queue; joins a running turn.",
+        streams=True,
+    ),
     "deskmate/session/interrupt": Method(
         commands.Interrupt,
         commands.Interrupted,

@@ -113,7 +113,10 @@ class MessageState:
 
 
 class Conversation:
-    """The fold. Events that it does not read leave it alone."""
+    """The fold. Events that it does not read leave it alone.
+
+    It may be partial: the older messages of a session that was opened from a checkpoint are not at hand.
+    """
 
     __slots__ = ("calls", "messages")
 
@@ -165,7 +168,9 @@ class Conversation:
                     message.queued = False
                     self.messages[message.id] = message
             case e.MessageUnqueued() as fact:
-                self.messages.pop(fact.message_id, None)
+                # A prompt that is being answered can't be taken back, whoever asked for it and when.
+                if (message := self.messages.get(fact.message_id)) and message.queued:
+                    del self.messages[fact.message_id]
             case _:
                 pass
 

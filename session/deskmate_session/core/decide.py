@@ -10,6 +10,13 @@ from deskmate_session.model.ports import Ids
 
 MAX_TITLE = 60
 DEFAULT_TITLE = "New session"
+RESUME = (
+    "Your last turn was cut off before its end. Go on with the work that my last prompt asked for, from "
+    "where it stands now; don't begin anew. Calls that ran then may have been cut off: their results say "
+    "so. Where the outcome of a call is unknown, look at the files and at what the call started before you "
+    "repeat it."
+)
+"""What the model is told when the person resumes."""
 
 
 def create(command: c.CreateSession, folder: str, agent: str, model: str) -> e.SessionCreated:
@@ -57,16 +64,11 @@ def receive(state: SessionState, command: c.Prompt, message_id: str, ids: Ids) -
     return facts
 
 
-def repeated(state: SessionState, command: c.Prompt) -> MessageState | None:
-    """The prompt that was received under this id before, or None.
+def repeated(known: MessageState, command: c.Prompt) -> MessageState:
+    """The message that stands under the prompt's id, if it is this prompt, received before.
 
     Raises `Rejected` (`conflict`) if it held other parts.
     """
-    if command.message_id is None:
-        return None
-    known = state.conversation.messages.get(command.message_id)
-    if known is None:
-        return None
     if known.role == "user" and [_content(part) for part in known.parts] == [
         _input_content(part) for part in command.parts
     ]:
@@ -75,6 +77,35 @@ def repeated(state: SessionState, command: c.Prompt) -> MessageState | None:
         "conflict",
         f"message {command.message_id!r} was received before with other parts",
         "use a new messageId for a new prompt",
+    )
+
+
+def resume(state: SessionState, ids: Ids) -> list[e.EventPayload]:
+    """The facts that go on with an idle session: a prompt of ours after a turn that was cut off or failed,
+    else the release of what waits.
+
+    Raises `Rejected` (`conflict`) when there is nothing to go on with.
+    """
+    if state.queue and not state.held:
+        return [e.QueueReleased()]  # it is about to run: whoever resumes joins it
+    if state.last_finish in ("interrupted", "error"):
+        part = TextPart(id=ids.new("prt"), text=RESUME, label="resume", synthetic=True)
+        return [
+            e.MessageReceived(
+                message_id=ids.new("msg"),
+                delivery="queue",
+                parts=(part,),
+                agent=state.info.agent,
+                model=state.info.model,
+                variant=state.info.variant,
+            )
+        ]
+    if state.queue:
+        return [e.QueueReleased()]
+    raise Rejected(
+        "conflict",
+        "there is nothing to resume: the newest turn ended by itself and no prompt waits",
+        "send a prompt",
     )
 
 

@@ -26,6 +26,8 @@ from deskmate_session.model.ports import AnswerEnded, BlockDelta, BlockEnded, Bl
 from deskmate_session.model.updates import Delta
 
 BATCH_MS = 500
+FOLLOWED_BATCH_MS = 100
+"""The same while another process is attached: its people see the text no later than this."""
 BATCH_CHARS = 2_000
 
 Output = e.EventPayload | Delta
@@ -62,6 +64,8 @@ class AnswerProcessor:
         self._ids = ids
         self._blocks: dict[int, _Block] = {}
         self._batch_since = now
+        self.batch_ms = BATCH_MS
+        """Milliseconds that text may wait for the log; less while another process follows it."""
         self.ended: AnswerEnded | None = None
         """The provider's own end, once it came."""
 
@@ -94,7 +98,7 @@ class AnswerProcessor:
 
     def batch(self, now: int, *, force: bool = False) -> list[Output]:
         """The text that is due for the log."""
-        due = force or now - self._batch_since >= BATCH_MS
+        due = force or now - self._batch_since >= self.batch_ms
         out: list[Output] = [
             self._flush(block)
             for block in self._blocks.values()

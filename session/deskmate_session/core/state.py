@@ -5,10 +5,10 @@ from typing import assert_never
 
 from deskmate_session.core.causes import Causes
 from deskmate_session.core.context import work_block
-from deskmate_session.core.conversation import Conversation
+from deskmate_session.core.conversation import CallState, Conversation
 from deskmate_session.core.work_context import WorkContextFold
 from deskmate_session.model import events as e
-from deskmate_session.model.messages import Ask, Session, Usage
+from deskmate_session.model.messages import Ask, Finish, Session, Usage
 from deskmate_session.model.permissions import Rule
 
 
@@ -20,9 +20,11 @@ class TurnState:
     message_id: str
     owner: str
     started_seq: int
+    context: str | None = None
+    """The work-context block that was sent with its prompt; made once, when the turn began."""
     steps: int = 0
-    answer_id: str | None = None
-    """The newest answer of the turn."""
+    answer_ids: list[str] = field(default_factory=list[str])
+    """Its answers, oldest first."""
     idle_answers: int = 0
     """Answers in a row that asked for nothing and did not end the turn."""
     denied: bool = False
@@ -31,9 +33,20 @@ class TurnState:
     usage: Usage = field(default_factory=Usage)
     cost: int = 0
 
+    @property
+    def answer_id(self) -> str | None:
+        """The newest answer of the turn."""
+        return self.answer_ids[-1] if self.answer_ids else None
+
 
 class SessionState:
-    """The fold of a session's events. `apply` is the only place that changes it."""
+    """The fold of a session's events. `apply` is the only place that changes it.
+
+    A state that was opened from a checkpoint has a *partial* conversation: the open turn, what waits, and
+    what came since. All else in it is as if it had been folded from the first event. Facts that come from
+    processes which did not know of each other yet (a late reply, a prompt that was taken back when its turn
+    had begun) change nothing.
+    """
 
     __slots__ = (
         "asks",
@@ -43,12 +56,15 @@ class SessionState:
         "deleted",
         "grants",
         "held",
+        "last_finish",
+        "made_changes",
+        "open_changes",
         "queue",
-        "results",
         "seq",
         "session",
         "turn",
         "usage",
+        "whole",
         "work_context",
     )
 
@@ -67,10 +83,16 @@ class SessionState:
         """Open asks by id."""
         self.grants: list[Rule] = []
         """What the person allowed for this session."""
-        self.results: dict[str, tuple[e.TurnEnded, int]] = {}
-        """How turns ended, by prompt, with the `seq` of their end."""
+        self.open_changes: dict[str, list[e.ChangeStarted]] = {}
+        """Started changes whose end is not known, by call, oldest first."""
+        self.made_changes: dict[str, list[e.ChangeApplied]] = {}
+        """Changes that calls of the running turn made and did not report yet, by call."""
+        self.last_finish: Finish | None = None
+        """How the newest turn that is over ended."""
         self.usage = Usage()
         self.cost = 0
+        self.whole = True
+        """The conversation is all there, from the first event."""
 
     @property
     def info(self) -> Session:
@@ -78,6 +100,22 @@ class SessionState:
         if self.session is None:
             raise LookupError("a session's state was used before its first event")
         return self.session
+
+    def unsettled_calls(self) -> list[CallState]:
+        """The calls of the open turn that have no result yet, in order."""
+        if self.turn is None:
+            return []
+        answers = (self.conversation.messages.get(answer_id) for answer_id in self.turn.answer_ids)
+        return [call for answer in answers if answer for call in answer.calls if not call.settled]
+
+    def adopt(self, full: "SessionState") -> None:
+        """Take the whole conversation of a state that was folded from the first event to the same `seq`.
+
+        Raises `ValueError` for any other state.
+        """
+        if not full.whole or full.seq != self.seq:
+            raise ValueError(f"a state at {self.seq} can't adopt a conversation folded to {full.seq}")
+        self.conversation, self.whole = full.conversation, True
 
     def apply(self, event: e.Event) -> None:
         """Fold one event."""
@@ -106,14 +144,15 @@ class SessionState:
                 self._dequeue(payload.message_id)
             case e.QueueHeld():
                 self.held = bool(self.queue)
+            case e.QueueReleased():
+                self.held = False
             case e.TurnStarted():
-                self._dequeue(payload.message_id)
-                self.turn = TurnState(payload.turn_id, payload.message_id, payload.owner, event.seq)
-                if prompt := self.conversation.messages.get(payload.message_id):
-                    prompt.context = work_block.render(self.work_context)
+                self._start(event, payload)
             case e.ContextConstructed():
                 if self.turn:
-                    self.turn.steps, self.turn.answer_id = payload.step, payload.message_id
+                    self.turn.steps = payload.step
+                    if payload.message_id != self.turn.answer_id:
+                        self.turn.answer_ids.append(payload.message_id)
             case e.ModelResponded():
                 self._respond(payload)
             case e.AskOpened():
@@ -122,23 +161,30 @@ class SessionState:
                 self._reply(payload)
             case e.InterruptRequested():
                 if self.turn and self.turn.turn_id == payload.turn_id:
-                    self.turn.interrupted = True
+                    # What waits at this moment is held; a prompt that comes after it lets the queue go on.
+                    self.turn.interrupted, self.held = True, bool(self.queue)
             case e.TurnEnded():
-                self.results[payload.message_id] = (payload, event.seq)
-                self.turn = None
-                self.asks.clear()
+                self._end(payload)
+            case e.ChangeStarted():
+                self.open_changes.setdefault(payload.call_id, []).append(payload)
+            case e.ChangeApplied():
+                self._close_changes(payload.uri)
+                if self.turn:
+                    self.made_changes.setdefault(payload.call_id, []).append(payload)
+            case e.ChangeObserved():
+                self._close_changes(payload.uri)
+            case e.ChangeRefused():
+                self._close_changes(payload.uri, payload.call_id)
+            case e.CallCompleted() | e.CallFailed():
+                self.made_changes.pop(payload.call_id, None)
             case (
                 e.PartStarted()
                 | e.PartAppended()
                 | e.PartEnded()
                 | e.ModelFailed()
                 | e.CallStarted()
-                | e.CallCompleted()
-                | e.CallFailed()
-                | e.ChangeStarted()
-                | e.ChangeApplied()
-                | e.ChangeRefused()
                 | e.WorkContextUpdated()
+                | e.LogSalvaged()
                 | e.UnknownPayload()
             ):
                 pass
@@ -174,6 +220,29 @@ class SessionState:
         if message_id in self.queue:
             self.queue.remove(message_id)
 
+    def _start(self, event: e.Event, fact: e.TurnStarted) -> None:
+        self._dequeue(fact.message_id)
+        context = work_block.render(self.work_context)
+        self.turn = TurnState(fact.turn_id, fact.message_id, fact.owner, event.seq, context)
+        if prompt := self.conversation.messages.get(fact.message_id):
+            prompt.context = context
+
+    def _end(self, fact: e.TurnEnded) -> None:
+        self.last_finish = fact.finish
+        self.asks.clear()
+        if self.turn and self.turn.turn_id == fact.turn_id:
+            self.turn = None
+            self.made_changes.clear()
+
+    def _close_changes(self, uri: str, of_call: str | None = None) -> None:
+        """What became of the changes of a file is known: of all of them, or of one call's."""
+        for call_id in [of_call] if of_call is not None else list(self.open_changes):
+            left = [change for change in self.open_changes.get(call_id, ()) if change.uri != uri]
+            if left:
+                self.open_changes[call_id] = left
+            else:
+                self.open_changes.pop(call_id, None)
+
     def _respond(self, fact: e.ModelResponded) -> None:
         self.usage = self.usage.plus(fact.usage)
         self.cost += fact.cost or 0
@@ -187,7 +256,8 @@ class SessionState:
         if ask is None:
             return
         if fact.reply in ("session", "always") and ask.permission is not None:
-            self.grants += [Rule(ask.permission, always.pattern, "allow") for always in ask.always or ()]
+            given = (Rule(ask.permission, always.pattern, "allow") for always in ask.always or ())
+            self.grants += [rule for rule in given if rule not in self.grants]
         if (
             fact.reply == "reject"
             and not fact.message

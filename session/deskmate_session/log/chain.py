@@ -8,7 +8,7 @@ the folder's log, while a chain can be copied into another one.
 
 import hashlib
 
-from deskmate_session.log.codec import canonical
+from deskmate_session.log.codec import canonical, quote
 
 GENESIS = bytes(32)
 """`prev` of a session's first event."""
@@ -17,7 +17,14 @@ GENESIS = bytes(32)
 def header(
     *, session: str | None, index: int, id: str, type: str, version: int, at: int, cause: str | None
 ) -> bytes:
-    """Return the header's bytes as they are hashed."""
+    """Return the header's bytes as they are hashed: what `canonical` gives, for a third of its price."""
+    try:
+        return (
+            f'{{"at":{at},"cause":{_quoted(cause)},"id":{quote(id)},"index":{index}'
+            f',"session":{_quoted(session)},"type":{quote(type)},"version":{version}}}'
+        ).encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
     return canonical(
         {
             "at": at,
@@ -29,6 +36,10 @@ def header(
             "version": version,
         }
     )
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else quote(text)
 
 
 def digest(plain: bytes) -> bytes:

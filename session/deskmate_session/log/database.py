@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deskmate_session.errors import Conflict, LogCorrupt, LogError, LogReadOnly
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """`pragma user_version` of a database that this build writes."""
 
 BUSY_MS = 5_000

@@ -63,10 +63,18 @@ def alive(state_dir: Path, id: str) -> bool:
     return False
 
 
-def sweep(state_dir: Path) -> list[str]:
-    """Remove the files of dead owners; return their ids."""
+def living(state_dir: Path, *, but: str = "") -> set[str]:
+    """Return the ids of all owners that live, `but` one, whose file is not opened."""
+    ids = [path.stem for path in (state_dir / "owners").glob("*.lock")]
+    return {id for id in ids if id != but and alive(state_dir, id)}
+
+
+def sweep(state_dir: Path, *, but: str = "") -> list[str]:
+    """Remove the files of dead owners; return their ids. `but`: an owner of this process, left alone."""
     dead: list[str] = []
     for path in sorted((state_dir / "owners").glob("*.lock")):
+        if path.stem == but:
+            continue
         with suppress(FileNotFoundError):  # another sweep was faster
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:

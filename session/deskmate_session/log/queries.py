@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from deskmate_session.log import rows
 from deskmate_session.log.rows import COLUMNS, Row
 from deskmate_session.model.events import Event
 from deskmate_session.model.messages import Session
@@ -68,14 +69,14 @@ def list_sessions(
     """
     before = int(cursor) if cursor and cursor.isdecimal() and len(cursor) < 19 else _LAST
     conn.create_function("fold", 1, str.casefold, deterministic=True)  # SQLite's lower() knows ASCII only
-    rows = conn.execute(
+    found = conn.execute(
         f"{_SESSION} where deleted_at is null and seq < ?"
         " and (? is null or (archived_at is not null) = ?) and instr(fold(title), ?) > 0"
         " order by seq desc limit ?",
         (before, archived, archived, (query or "").casefold(), limit + 1),
     ).fetchall()
-    sessions = [_session(row) for row in rows[:limit]]
-    return SessionList(sessions, str(sessions[-1].seq) if len(rows) > limit else None)
+    sessions = [_session(row) for row in found[:limit]]
+    return SessionList(sessions, str(sessions[-1].seq) if len(found) > limit else None)
 
 
 def message_page(
@@ -93,13 +94,13 @@ def message_page(
         (session, after or 0, _LAST if before is None else before, limit + 1),
     ).fetchall()
     page = {id: list[Event]() for (id,) in (ids[:limit] if forward else reversed(ids[:limit]))}
-    rows = conn.execute(
+    found = conn.execute(
         f"select x.message, {COLUMNS} from json_each(?) m"
         " join entries x on x.session = ? and x.message = m.value join events e on e.seq = x.seq"
         " order by e.seq",
         (json.dumps(list(page)), session),
     )
-    for message, *row in rows:
+    for message, *row in found:
         page[message].append(Row._make(row).event())
     return MessagePage(list(page.items()), len(ids) > limit)
 
@@ -115,9 +116,9 @@ def change_events(
 ) -> list[Event]:
     """Return `change.*` with from_seq ≤ seq ≤ to_seq: all, those of some calls, or those of a message (of a
     prompt: those of all its answers)."""
-    rows = conn.execute(
-        f"select {COLUMNS} from changes c join events e on e.seq = c.seq"
-        " left join messages m on m.session = c.session and m.id = c.message"
+    return rows.select(
+        conn,
+        "join changes c on c.seq = e.seq left join messages m on m.session = c.session and m.id = c.message"
         " where c.session = ?1 and c.seq between ?2 and ?3"
         " and (?4 is null or m.id = ?4 or m.parent = ?4)"
         " and (?5 is null or c.call in (select value from json_each(?5)))"
@@ -127,16 +128,91 @@ def change_events(
             None if calls is None else json.dumps(list(calls)),
         ),
     )
-    return [Row._make(row).event() for row in rows]
+
+
+def message_events(
+    conn: sqlite3.Connection, session: str, ids: Collection[str], upto: int | None = None
+) -> list[Event]:
+    """Return the events with seq ≤ upto that made some messages, their parts and calls too, in order."""
+    return rows.select(
+        conn,
+        "join entries x on x.seq = e.seq where x.session = ? and x.seq <= ?"
+        " and x.message in (select value from json_each(?)) order by e.seq",
+        (session, _LAST if upto is None else upto, json.dumps(list(ids))),
+    )
+
+
+def turn_end(conn: sqlite3.Connection, session: str, message: str) -> Event | None:
+    """Return the end of a prompt's turn; None where it has not ended."""
+    query = "join messages m on m.ended = e.seq where m.session = ? and m.id = ?"
+    return next(iter(rows.select(conn, query, (session, message))), None)
+
+
+def waiting(conn: sqlite3.Connection, session: str, upto: int | None = None) -> list[str]:
+    """Return the prompts, received at seq ≤ upto, whose turn has not begun; the longest waiting first."""
+    found = conn.execute(
+        "select id from messages where session = ? and waiting = 1 and seq <= ? order by seq",
+        (session, _LAST if upto is None else upto),
+    )
+    return [id for (id,) in found]
+
+
+def open_asks(conn: sqlite3.Connection, session: str | None = None) -> list[Event]:
+    """Return the `ask.opened` of what is not settled, oldest first; of one session or of all."""
+    query = "join asks a on a.seq = e.seq where ?1 is null or a.session = ?1 order by e.seq"
+    return rows.select(conn, query, (session,))
+
+
+def ask(conn: sqlite3.Connection, id: str) -> tuple[str, Event] | None:
+    """Return an open ask's session and its `ask.opened`."""
+    found = rows.select(conn, "join asks a on a.seq = e.seq where a.id = ? order by e.seq desc", (id,))
+    return next(((event.session, event) for event in found if event.session), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What was logged in a session since its newest checkpoint."""
+
+    events: int
+    bytes: int
+    """Of payloads, as stored."""
+    last: int | None
+    """Bytes of the checkpoint; None: there is none."""
+
+
+def since_checkpoint(conn: sqlite3.Connection, session: str) -> Since:
+    """Return what a new checkpoint of the session would spare a reader."""
+    newest = conn.execute(
+        "select c.seq, length(c.body) from newest_checkpoint n"
+        " join checkpoints c on c.session = n.session and c.seq = n.seq where n.session = ?",
+        (session,),
+    ).fetchone()
+    seq, last = newest or (0, None)
+    events, size = conn.execute(
+        "select count(*), coalesce(sum(length(payload)), 0) from events where session = ?1"
+        " and idx > coalesce((select idx from events where seq = ?2), -1)",
+        (session, seq),
+    ).fetchone()
+    return Since(events, size, last)
+
+
+def unsettled(conn: sqlite3.Connection, root: str) -> list[str]:
+    """Return the sessions of a root with an open turn, or with prompts that wait and are not held."""
+    rows = conn.execute(
+        "select id from sessions where root = ? and (turn is not null or (held = 0 and exists"
+        " (select 1 from messages m where m.session = sessions.id and m.waiting = 1)))",
+        (root,),
+    )
+    return [id for (id,) in rows]
 
 
 def open_turns(conn: sqlite3.Connection) -> list[OpenTurn]:
     """Return the turns that have not ended, oldest first."""
-    rows = conn.execute(
+    found = conn.execute(
         "select id, turn, turn_message, turn_owner, turn_seq from sessions"
         " where turn is not null order by turn_seq"
     )
-    return [OpenTurn(*row) for row in rows]
+    return [OpenTurn(*row) for row in found]
 
 
 def _session(row: tuple[object, ...]) -> Session:

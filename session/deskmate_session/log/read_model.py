@@ -16,9 +16,11 @@ SCHEMA = (
     create table sessions (
       id text primary key, folder text not null, title text not null, agent text not null,
       model text not null, variant text, mode text not null, parent text,
+      root text not null,  -- itself, or the session at the top of its parents: they run under one lease
       created_at integer not null, updated_at integer not null, archived_at integer, deleted_at integer,
       seq integer not null,  -- its last event
-      turn text, turn_message text, turn_owner text, turn_seq integer  -- the open turn
+      turn text, turn_message text, turn_owner text, turn_seq integer,  -- the open turn
+      held integer not null  -- its queue is held
     ) strict, without rowid
     """,
     "create index sessions_recent on sessions (seq)",
@@ -26,10 +28,14 @@ SCHEMA = (
     """
     create table messages (
       session text not null, id text not null, role text not null, seq integer not null,
-      parent text, unqueued integer not null, primary key (session, id)
+      parent text, unqueued integer not null,
+      waiting integer not null,  -- a prompt whose turn has not begun
+      ended integer,  -- seq of the end of its turn
+      primary key (session, id)
     ) strict, without rowid
     """,
     "create index messages_order on messages (session, seq)",
+    "create index messages_waiting on messages (session) where waiting = 1",
     """
     create table entries (
       session text not null, message text not null, seq integer not null,
@@ -47,6 +53,12 @@ SCHEMA = (
       primary key (session, seq)
     ) strict, without rowid
     """,
+    # Open asks; settled ones leave.
+    """
+    create table asks (
+      session text not null, id text not null, seq integer not null, primary key (session, id)
+    ) strict, without rowid
+    """,
 )
 
 KEYS = {
@@ -55,40 +67,63 @@ KEYS = {
     "entries": "session, message, seq",
     "calls": "session, id",
     "changes": "session, seq",
+    "asks": "session, id",
 }
 """Table → its key, whose first column is the session."""
 
+_WAITS = "exists (select 1 from messages where session = ? and waiting = 1)"
 
-def apply(conn: sqlite3.Connection, event: e.Event) -> None:
-    """Bring the tables up to `event`, the next one.
 
-    Raises `sqlite3.IntegrityError` for a session or a prompt that is there already.
+def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> None:
+    """Bring the tables up to `event`, the next one. Without `touch`, call it for the session's last event.
+
+    Raises `sqlite3.IntegrityError` for a session or a prompt that is there already; then it wrote nothing.
     """
     if event.session is None:
         return
-    if not isinstance(event.payload, e.SessionCreated):
-        conn.execute(
-            "update sessions set updated_at = ?, seq = ? where id = ?", (event.at, event.seq, event.session)
-        )
     match event.payload:
+        # The most frequent one first: each case that does not fit costs a look.
+        case e.PartAppended() | e.PartEnded() as fact:
+            _entry(conn, event, fact.message_id)
         case e.SessionCreated() | e.SessionUpdated() | e.SessionDeleted() as fact:
             _session(conn, event, event.session, fact)
         case e.MessageReceived() as fact:
             conn.execute(
-                "insert into messages values (?, ?, 'user', ?, null, 0)",
+                "insert into messages values (?, ?, 'user', ?, null, 0, 1, null)",
                 (event.session, fact.message_id, event.seq),
             )
+            _hold(conn, event, held=False)
             _entry(conn, event, fact.message_id)
         case e.MessageUnqueued() as fact:
             conn.execute(
-                "update messages set unqueued = 1 where session = ? and id = ?",
+                "update messages set unqueued = 1, waiting = 0 where session = ? and id = ? and waiting = 1",
                 (event.session, fact.message_id),
             )
             _entry(conn, event, fact.message_id)
+        case e.InterruptRequested() as fact:
+            # What waits at this moment is held; a prompt that comes after it lets the queue go on.
+            conn.execute(
+                f"update sessions set held = {_WAITS} where id = ? and turn = ?",
+                (event.session, event.session, fact.turn_id),
+            )
+        case e.QueueHeld():
+            _hold(conn, event, held=True)
+        case e.QueueReleased():
+            _hold(conn, event, held=False)
+        case e.AskOpened() as fact:
+            conn.execute(
+                "insert or ignore into asks values (?, ?, ?)", (event.session, fact.ask.id, event.seq)
+            )
+        case e.AskReplied() as fact:
+            conn.execute("delete from asks where session = ? and id = ?", (event.session, fact.ask_id))
         case e.TurnStarted() as fact:
             conn.execute(
                 "update sessions set turn = ?, turn_message = ?, turn_owner = ?, turn_seq = ? where id = ?",
                 (fact.turn_id, fact.message_id, fact.owner, event.seq, event.session),
+            )
+            conn.execute(
+                "update messages set waiting = 0 where session = ? and id = ?",
+                (event.session, fact.message_id),
             )
             _entry(conn, event, fact.message_id)
         case e.TurnEnded() as fact:
@@ -97,9 +132,14 @@ def apply(conn: sqlite3.Connection, event: e.Event) -> None:
                 " where id = ? and turn = ?",
                 (event.session, fact.turn_id),
             )
+            conn.execute(
+                "update messages set ended = ? where session = ? and id = ?",
+                (event.seq, event.session, fact.message_id),
+            )
+            conn.execute("delete from asks where session = ?", (event.session,))
         case e.ContextConstructed() as fact:
             conn.execute(
-                "insert into messages values (?, ?, 'assistant', ?, ?, 0)"
+                "insert into messages values (?, ?, 'assistant', ?, ?, 0, 0, null)"
                 " on conflict do update set seq = excluded.seq, parent = excluded.parent",
                 (event.session, fact.message_id, event.seq, fact.parent_id),
             )
@@ -112,18 +152,25 @@ def apply(conn: sqlite3.Connection, event: e.Event) -> None:
             for call in fact.calls:
                 _call(conn, event, call.call_id, fact.message_id)
             _entry(conn, event, fact.message_id)
-        case e.PartAppended() | e.PartEnded() | e.ModelFailed() as fact:
+        case e.ModelFailed() as fact:
             _entry(conn, event, fact.message_id)
         case e.CallStarted() | e.CallCompleted() | e.CallFailed() as fact:
             if message := _message_of(conn, event, fact.call_id):
                 _entry(conn, event, message)
-        case e.ChangeStarted() | e.ChangeApplied() | e.ChangeRefused() as fact:
+        case e.ChangeStarted() | e.ChangeApplied() | e.ChangeRefused() | e.ChangeObserved() as fact:
             conn.execute(
                 "insert into changes values (?, ?, ?, ?)",
                 (event.session, event.seq, fact.call_id, _message_of(conn, event, fact.call_id)),
             )
         case _:
             pass
+    if touch:
+        touched(conn, event.session, event.at, event.seq)
+
+
+def touched(conn: sqlite3.Connection, session: str, at: int, seq: int) -> None:
+    """Note a session's last event."""
+    conn.execute("update sessions set updated_at = ?, seq = ? where id = ?", (at, seq, session))
 
 
 def rebuild(source: sqlite3.Connection, target: sqlite3.Connection, session: str | None = None) -> None:
@@ -150,10 +197,11 @@ def _session(
     if isinstance(fact, e.SessionCreated):
         conn.execute(
             "insert into sessions values"
-            " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, null, ?, null, null, null, null)",
+            " (?, ?, ?, ?, ?, ?, ?, ?, coalesce((select root from sessions where id = ?), ?), ?, ?,"
+            " null, null, ?, null, null, null, null, 0)",
             (
                 *(session, fact.folder, fact.title, fact.agent, fact.model, fact.variant, fact.mode),
-                *(fact.parent_id, event.at, event.at, event.seq),
+                *(fact.parent_id, fact.parent_id, session, event.at, event.at, event.seq),
             ),
         )
     elif isinstance(fact, e.SessionUpdated):
@@ -168,6 +216,12 @@ def _session(
             conn.execute("update sessions set archived_at = ? where id = ?", (at, session))
     else:
         conn.execute("update sessions set deleted_at = ? where id = ?", (event.at, session))
+
+
+def _hold(conn: sqlite3.Connection, event: e.Event, *, held: bool) -> None:
+    conn.execute(
+        f"update sessions set held = ? and {_WAITS} where id = ?", (held, event.session, event.session)
+    )
 
 
 def _entry(conn: sqlite3.Connection, event: e.Event, message: str) -> None:

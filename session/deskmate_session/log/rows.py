@@ -16,8 +16,9 @@ COLUMNS = (
 INSERT = (
     "insert into events"
     " (seq, id, session, idx, type, version, at, payload, digest, cause, prev, hash, debug_tag)"
-    " values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+"""Takes a `Row`."""
 
 
 class Row(NamedTuple):
@@ -47,19 +48,11 @@ class Row(NamedTuple):
 
     def with_payload(self, payload: EventPayload) -> Event:
         """Return the event with a payload that is at hand."""
+        seq, id, session, idx, type, version, at, _, _, cause, prev, hash, debug_tag = self
+        # By position: by name it costs a third more, for each event that is read or written.
         return Event(
-            seq=self.seq,
-            id=self.id,
-            session=self.session or None,
-            index=self.idx,
-            type=self.type,
-            version=self.version,
-            at=self.at,
-            payload=payload,
-            cause=self.cause,
-            prev=self.prev.hex(),
-            hash=self.hash.hex(),
-            debug_tag=self.debug_tag,
+            *(seq, id, session or None, idx, type, version, at, payload, cause, prev.hex(), hash.hex()),
+            debug_tag,
         )
 
 

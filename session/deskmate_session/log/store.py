@@ -3,279 +3,299 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Concatenate, Final, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from deskmate_session.errors import LogError, LogReadOnly
-from deskmate_session.log import database, queries, rows, verify
-from deskmate_session.log.writer import Entry, Outcome, Request, Writer
-from deskmate_session.model.commands import Verified
-from deskmate_session.model.events import Draft, Event
-from deskmate_session.model.messages import Session
+from deskmate_session.core.checkpoints import SCHEMA
+from deskmate_session.errors import LeaseLost, LogError, LogReadOnly
+from deskmate_session.log import checkpoints, database, leases
+from deskmate_session.log.appends import Append, Appends, Entry, Outcome
+from deskmate_session.log.appends import Requested as Requested
+from deskmate_session.log.checkpoints import Checkpoint as Checkpoint
+from deskmate_session.log.faults import Fault as Fault
+from deskmate_session.log.follow import Others
+from deskmate_session.log.leases import Lease as Lease
+from deskmate_session.log.owners import Owner
+from deskmate_session.log.reading import ALL as ALL
+from deskmate_session.log.reading import PAGE as PAGE
+from deskmate_session.log.reading import Head as Head
+from deskmate_session.log.reading import LogReader
+from deskmate_session.log.reading import Which as Which
+from deskmate_session.log.writer import Job, Writer
+from deskmate_session.model.events import REQUESTS, Draft, Event
 from deskmate_session.model.ports import Clock, Ids
 
-PAGE = 1_000
-"""Events in a page."""
-
 _log = logging.getLogger(__name__)
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-
-class _Every(Enum):
-    ALL = "all"
-
-
-ALL: Final = _Every.ALL
-"""In place of a session: every session, and the facts of the folder."""
-
-Which = str | None | Literal[_Every.ALL]
-"""A session, None for the facts of the folder, or ALL."""
-
-Listener = Callable[[list[Event]], None]
+Listener = Callable[[list[Event], bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The last event of a chain."""
+class _Parts:
+    """What an open log is made of; made on a thread, since all of it touches the disk."""
 
-    seq: int
-    index: int
-    hash: str
+    opened: database.Opened
+    owner: Owner | None
+    others: Others
+    ours: Appends
 
 
-class EventLog:
+class EventLog(LogReader):
     """The log of one workspace folder, `events.db`. Other processes may write to the same file.
 
-    Every method raises `LogCorrupt` for a damaged database and `LogError` after `close`.
+    A session is run by the process that holds its lease. Anyone may append what the person asks for
+    (`request`, `model.events.REQUESTS`); all other facts need the lease.
     """
 
-    def __init__(self, path: Path, opened: database.Opened, clock: Clock, ids: Ids, debug_tags: bool) -> None:
-        self.path = path
-        self.read_only = opened.read_only
+    def __init__(self, path: Path, parts: _Parts, clock: Clock, ids: Ids, debug_tags: bool) -> None:
+        super().__init__(path, parts.opened.reading)
+        self.read_only = parts.opened.read_only
         """Why nothing may be appended; None when it may."""
+        self.owner = "" if parts.owner is None else parts.owner.id
+        """This process's name among those that have the log open; empty in a read-only log."""
+        self.delivered = parts.ours.last
+        """`seq` up to which listeners were told; at opening the last event of all."""
+        self.notices: tuple[str, ...] = getattr(parts.opened, "notices", ())
+        """What the person should be told once: a damaged log that was set aside, a place without locks."""
+        self._owner = parts.owner
+        self._others = parts.others
         self._clock = clock
         self._ids = ids
         self._debug_tags = debug_tags
         self._listeners: list[Listener] = []
-        self._closed = False
-        self._writer = Writer(opened.writing, self._deliver)
-        self._reader = opened.reading
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="deskmate-log-reader")
+        self._on_owners_gone: list[Callable[[], None]] = []
+        self._on_fault: list[Callable[[Fault | None], None]] = []
+        self._writer = Writer(parts.opened.writing, parts.others, parts.ours, self)
+        self._writer.start()
 
     @classmethod
     async def open(cls, state_dir: Path, clock: Clock, ids: Ids, *, debug_tags: bool = False) -> Self:
-        """Open or create the log in `state_dir`. `debug_tags`: events tell which line appended them.
+        """Open or create the log in `state_dir`, and be known there as alive. `debug_tags`: events tell which
+        line appended them.
 
         Raises `LogCorrupt` when the file is damaged or not ours, `LogReadOnly` without the right to write.
         A log of a newer Deskmate opens with `read_only` set.
         """
-        opened = await asyncio.to_thread(database.open_both, state_dir)
-        return cls(database.file(state_dir), opened, clock, ids, debug_tags)
+        parts = await asyncio.to_thread(_open, state_dir, ids)
+        return cls(database.file(state_dir), parts, clock, ids, debug_tags)
 
     async def close(self) -> None:
-        """Commit what was appended, then let go of the file. May be called again."""
+        """Commit what was appended, let go of the file, and be gone to other processes. May be called again.
+
+        Leases that are still held go to whoever looks next, as after a crash.
+        """
         if self._closed:
             return
         self._closed = True
-        await asyncio.get_running_loop().run_in_executor(self._reading, self._reader.close)
-        self._reading.shutdown(wait=False)  # it is idle: the reads before were waited for
+        await self._close_reader()
         await self._writer.close()
+        if self._owner is not None:
+            await asyncio.to_thread(self._owner.release)
 
     def append(
-        self, session: str | None, drafts: Sequence[Draft], *, durable: bool = False
+        self,
+        session: str | None,
+        drafts: Sequence[Draft],
+        *,
+        durable: bool = False,
+        lease: Lease | None = None,
     ) -> asyncio.Future[list[Event]]:
         """Append facts in one transaction; the order of calls is the order of `seq`.
 
         The future holds the events once they are committed and the listeners have seen them. `durable`: they
         survive a loss of power, not only of the process. Cancelling the future takes nothing back. It raises
-        `Conflict` for a session or a prompt that is there already, `LogReadOnly`, or `LogError`; then nothing
-        of this append is in the log, and the log keeps working.
+        `LeaseLost` when `lease` is not held any more, or is missing for facts that need one; `Conflict` for a
+        fact that contradicts the log; `LogReadOnly` (a full disk, too) or `LogError`. Then nothing of this
+        append is in the log, and the log keeps working.
         """
         future: asyncio.Future[list[Event]] = asyncio.get_running_loop().create_future()
+        if self._refuses(future):
+            return future
+        if lease is None and session is not None and not _are_requests(drafts):
+            future.set_exception(_unleased(session))
+        elif not drafts:
+            future.set_result([])
+        else:
+            self._writer.put(Append(session, self._entries(drafts), durable, lease, False, future))
+        return future
+
+    def request(
+        self, session: str, drafts: Sequence[Draft], *, durable: bool = True
+    ) -> asyncio.Future[Requested]:
+        """Append what the person asks for (`REQUESTS`), and take the session's lease in the same transaction
+        where no live process holds it.
+
+        `Requested.lease` is the lease if this process holds it now, and so must act; None where another one
+        does, which sees the request within 25 ms. Raises as `append` does.
+        """
+        future: asyncio.Future[Requested] = asyncio.get_running_loop().create_future()
+        if self._refuses(future):
+            return future
+        if not _are_requests(drafts):
+            future.set_exception(_unleased(session))
+        else:
+            self._writer.put(Append(session, self._entries(drafts), durable, None, True, future))
+        return future
+
+    def take(self, session: str) -> asyncio.Future[Lease | None]:
+        """Take the lease under which a session runs; None when another live process holds it. Ours already:
+        the same lease."""
+
+        def run(conn: Connection) -> Lease | None:
+            root = leases.root(conn, session)
+            taken = leases.take(conn, root, self.owner, self._others.alive)
+            if isinstance(taken, Lease):
+                return taken
+            self._others.suspect(taken)
+            return None
+
+        return self._job(run)
+
+    def release(self, lease: Lease, *, anyway: bool = False) -> asyncio.Future[bool]:
+        """Let go of a lease. False, and it is still ours, while a prompt waits in a session of its root whose
+        queue is not held: nobody else would start it. `anyway`: regardless of that."""
+        return self._job(lambda conn: leases.release(conn, lease, self.owner, anyway=anyway))
+
+    def catch_up(self) -> asyncio.Future[None]:
+        """Tell listeners now what other processes have committed, without waiting for the next look."""
+        return self._job(lambda _conn: None)
+
+    async def dead_leases(self) -> list[str]:
+        """Return the roots whose process died with the lease, or in the middle of a turn; to be taken."""
+        return await self._read(leases.dead, self.owner, self._others.alive)
+
+    async def checkpoint(self, session: str, seq: int, body: bytes, schema: int = SCHEMA) -> None:
+        """Keep a state to open from: that of a session after its event `seq`. Not durable, since it can be
+        made again. Raises `LogError` where `seq` is no event of the session.
+        """
+        await self._job(lambda conn: checkpoints.put(conn, session, seq, schema, body))
+
+    @property
+    def others(self) -> bool:
+        """Another live process has this log open; known within 250 ms."""
+        return self._others.any
+
+    def on_commit(self, callback: Listener) -> Callable[[], None]:
+        """Call `callback` on the loop with every event of the folder, each exactly once, in order of `seq`,
+        and whether this process wrote them. One call holds one append of ours, or a run of others' events.
+
+        An append's future resolves after that. Others' events come within 25 ms of their commit while the
+        other process is known (`others`), else within 250 ms. Returns a function that ends it.
+        """
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def on_owners_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on the loop when another process is seen to be gone, within 250 ms of its death and
+        after its last events. Returns a function that ends it."""
+        self._on_owners_gone.append(callback)
+        return lambda: self._on_owners_gone.remove(callback)
+
+    def on_fault(self, callback: Callable[[Fault | None], None]) -> Callable[[], None]:
+        """Call `callback` on the loop once when appends begin to fail for a reason outside of them, and with
+        None once when one worked again. A damaged event of another process is told the same way, once.
+        Returns a function that ends it."""
+        self._on_fault.append(callback)
+        return lambda: self._on_fault.remove(callback)
+
+    # What the writer tells.
+
+    def heard(self, events: list[Event]) -> None:
+        """Others committed these."""
+        self._tell(events, False)
+
+    def appended(self, outcomes: list[Outcome]) -> None:
+        """Tell what came of appends, first to the listeners."""
+        for append, result in outcomes:
+            if not isinstance(result, LogError):
+                self._tell(result.events if isinstance(result, Requested) else result, True)
+            if append.future.done():
+                continue
+            if isinstance(result, LogError):
+                append.future.set_exception(result)
+            else:
+                append.future.set_result(result)
+
+    def owners_gone(self, _: None) -> None:
+        """Another process has ended."""
+        for callback in tuple(self._on_owners_gone):
+            _safely(callback)
+
+    def fault(self, fault: Fault | None) -> None:
+        """Appends begin to fail, or work again."""
+        for callback in tuple(self._on_fault):
+            _safely(lambda callback=callback: callback(fault))
+
+    def _tell(self, events: list[Event], ours: bool) -> None:
+        if not events:
+            return
+        for listener in tuple(self._listeners):
+            try:
+                listener(events, ours)
+            except Exception:
+                # The facts are logged; a listener's fault must not look like a failed append.
+                _log.exception("a listener of the event log failed at seq %d", events[0].seq)
+        self.delivered = events[-1].seq
+
+    def _refuses(self, future: asyncio.Future[Any]) -> bool:
         if self._closed:
             future.set_exception(LogError("the event log is closed"))
         elif self.read_only:
             future.set_exception(LogReadOnly(self.read_only))
-        elif not drafts:
-            future.set_result([])
-        else:
-            where = _caller() if self._debug_tags else None
-            at = self._clock.now()
-            entries = [Entry(draft, self._ids.new("evt"), at, draft.debug_tag or where) for draft in drafts]
-            self._writer.put(Request(session, entries, durable, future))
+        return future.done()
+
+    def _entries(self, drafts: Sequence[Draft]) -> list[Entry]:
+        where = _caller() if self._debug_tags else None
+        at = self._clock.now()
+        return [Entry(draft, self._ids.new("evt"), at, draft.debug_tag or where) for draft in drafts]
+
+    def _job(self, run: Callable[[Connection], _T]) -> asyncio.Future[_T]:
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        if not self._refuses(future):
+            self._writer.put(Job(run, future))
         return future
 
-    def on_commit(self, callback: Listener) -> Callable[[], None]:
-        """Call `callback` on the loop with the events of each append, in order of `seq`, before its future
-        resolves. Only this process's appends. Returns a function that ends it."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
 
-    # Reading. All of it happens on one thread, in the order of the calls.
+def _open(state_dir: Path, ids: Ids) -> _Parts:
+    opened = database.open_both(state_dir)
+    owner = None
+    try:
+        owner = None if opened.read_only else Owner.claim(state_dir, ids.new("own"))
+        others = Others(state_dir, "" if owner is None else owner.id)
+        others.look()
+        ours = Appends(opened.writing, "" if owner is None else owner.id, others.alive, others.suspect)
+    except Exception as error:
+        opened.writing.close()
+        opened.reading.close()
+        if owner is not None:
+            owner.release()
+        if isinstance(error, OSError):
+            raise LogReadOnly(f"no sign of life can be left in {str(state_dir)!r}: {error}") from error
+        raise database.translate(error) from error
+    return _Parts(opened, owner, others, ours)
 
-    async def read(
-        self,
-        session: Which = ALL,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int | None = None,
-        types: Collection[str] | None = None,
-    ) -> list[Event]:
-        """Return events with after < seq ≤ upto, oldest first."""
-        return await self._read(_events, session, after, upto, limit, types)
 
-    async def pages(
-        self,
-        session: Which = ALL,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        types: Collection[str] | None = None,
-        size: int = PAGE,
-    ) -> AsyncIterator[list[Event]]:
-        """Yield the same events in pages, none of them empty."""
-        while page := await self.read(session, after=after, upto=upto, limit=size, types=types):
-            yield page
-            after = page[-1].seq
+def _unleased(session: str) -> LeaseLost:
+    return LeaseLost(f"only the holder of its lease may log this in session {session!r}")
 
-    async def head(self, session: str | None) -> Head | None:
-        """Return the end of a chain, None where it has not begun."""
-        return await self._read(_head, session)
 
-    async def last_seq(self) -> int:
-        """Return the `seq` of the folder's last event, 0 in an empty log."""
-        return await self._read(_last_seq)
+def _are_requests(drafts: Sequence[Draft]) -> bool:
+    return all(isinstance(draft.payload, REQUESTS) for draft in drafts)
 
-    async def seq_of(self, event_id: str) -> int | None:
-        """Return the position of an event."""
-        return await self._read(_seq_of, event_id)
 
-    async def session(self, id: str) -> Session | None:
-        """Return a session; None when there is none or it was deleted."""
-        return await self._read(queries.session, id)
-
-    async def list_sessions(
-        self,
-        *,
-        archived: bool | None = False,
-        query: str | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
-    ) -> queries.SessionList:
-        """Return sessions, newest activity first. `archived` None: both; `query`: a part of the title."""
-        return await self._read(queries.list_sessions, archived, query, cursor, limit)
-
-    async def message_page(
-        self, session: str, *, before: int | None = None, after: int | None = None, limit: int = 50
-    ) -> queries.MessagePage:
-        """Return the newest messages before seq `before`, or the first after `after`, with their events."""
-        return await self._read(queries.message_page, session, before, after, limit)
-
-    async def change_events(
-        self,
-        session: str,
-        *,
-        from_seq: int = 0,
-        to_seq: int | None = None,
-        message: str | None = None,
-        calls: Collection[str] | None = None,
-    ) -> list[Event]:
-        """Return `change.*` with from_seq ≤ seq ≤ to_seq, of some calls or of a message (a prompt: of all its
-        answers)."""
-        return await self._read(
-            queries.change_events, session, from_seq, to_seq, message=message, calls=calls
-        )
-
-    async def open_turns(self) -> list[queries.OpenTurn]:
-        """Return the turns that have not ended, oldest first."""
-        return await self._read(queries.open_turns)
-
-    async def verify(
-        self, session: str | None = None, check: Callable[[str], str | None] | None = None
-    ) -> Verified:
-        """Check the whole log or one session; see `verify.verify`. On a thread of its own."""
-        return await asyncio.to_thread(verify.verify, self.path, session, check)
-
-    async def _read(
-        self, query: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
-    ) -> _T:
-        if self._closed:
-            raise LogError("the event log is closed")
-
-        def call() -> _T:
-            try:
-                return query(self._reader, *args, **kwargs)
-            except Exception as error:
-                raise database.translate(error) from error
-
-        return await asyncio.get_running_loop().run_in_executor(self._reading, call)
-
-    def _deliver(self, outcomes: list[Outcome]) -> None:
-        for request, result in outcomes:
-            if isinstance(result, LogError):
-                if not request.future.done():
-                    request.future.set_exception(result)
-                continue
-            for listener in tuple(self._listeners):
-                try:
-                    listener(result)
-                except Exception:
-                    # The facts are logged; a listener's fault must not look like a failed append.
-                    _log.exception("a listener of the event log failed at seq %d", result[0].seq)
-            if not request.future.done():
-                request.future.set_result(result)
+def _safely(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception:
+        _log.exception("a listener of the event log failed")
 
 
 def _caller() -> str:
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way; inspect costs ms
-    while frame.f_code.co_name == "append" and frame.f_back is not None:
+    frame = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]  # the documented way; inspect costs ms
+    while frame.f_code.co_name in ("append", "request") and frame.f_back is not None:
         frame = frame.f_back  # a door in front of ours
     return f"{frame.f_globals['__name__']}:{frame.f_code.co_name}:{frame.f_lineno}"
-
-
-def _events(
-    conn: Connection,
-    session: Which,
-    after: int,
-    upto: int | None,
-    limit: int | None,
-    types: Collection[str] | None,
-) -> list[Event]:
-    where: list[str] = ["e.seq > ?"]
-    values: list[object] = [after]
-    if session is not ALL:
-        where.append("e.session = ?")
-        values.append(session or "")
-    if upto is not None:
-        where.append("e.seq <= ?")
-        values.append(upto)
-    if types is not None:
-        where.append(f"e.type in ({','.join('?' * len(types))})")
-        values.extend(types)
-    # In a session idx and seq rise together; by idx, SQLite reads its index and sorts nothing.
-    order = "e.seq" if session is ALL else "e.idx"
-    values.append(-1 if limit is None else limit)
-    return rows.select(conn, f"where {' and '.join(where)} order by {order} limit ?", tuple(values))
-
-
-def _head(conn: Connection, session: str | None) -> Head | None:
-    row = conn.execute(
-        "select seq, idx, hash from events where session = ? order by idx desc limit 1", (session or "",)
-    ).fetchone()
-    return Head(row[0], row[1], row[2].hex()) if row else None
-
-
-def _last_seq(conn: Connection) -> int:
-    return conn.execute("select coalesce(max(seq), 0) from events").fetchone()[0]
-
-
-def _seq_of(conn: Connection, event_id: str) -> int | None:
-    row = conn.execute("select seq from events where id = ?", (event_id,)).fetchone()
-    return row[0] if row else None

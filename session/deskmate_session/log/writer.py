@@ -1,80 +1,101 @@
-"""The one thread that writes. It owns the writing connection and commits whatever is queued together."""
+"""The one thread that writes. It owns the writing connection, commits whatever is queued together, and is the
+one place that sees every event of the folder, in order."""
 
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from deskmate_session.errors import LogError, LogReadOnly
-from deskmate_session.log import chain, codec, database, read_model
-from deskmate_session.log.rows import INSERT, Row
-from deskmate_session.model.events import Draft, Event
+from deskmate_session.errors import LogCorrupt, LogError
+from deskmate_session.log import appends, database, faults, follow
+from deskmate_session.log.appends import Append, Appends, Outcome
+from deskmate_session.log.faults import Fault
+from deskmate_session.model.events import Event
 
 _MOST = 512
 """Appends in one transaction; bounds how long another process waits for the lock."""
 
-_CHECKPOINT_EVERY = 12
-"""Transactions after which the write-ahead log goes into the database. One touches about eight pages of 8 KB,
-so some 800 KB stand beside the database."""
+_CHECKPOINT_AFTER = 12
+"""Transactions after which the write-ahead log goes into the database as soon as nothing is queued. One
+touches about eight pages of 8 KB, so some 800 KB stand beside the database. Where something is always queued
+SQLite does so itself, inside a commit (`database.WAL_PAGES`)."""
+
+PATIENCE = 20.0
+"""Seconds that a locked database is tried again before the append fails."""
+LOCKED_AFTER = 5.0
+"""Seconds of it after which the person is told."""
+_SLICE_MS = 1_000
+"""Milliseconds that SQLite itself waits for a lock, so that the two above are kept."""
+_PAUSE = 0.02
+"""Seconds between tries, where SQLite does not wait at all (a lock that it believes would never come)."""
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A draft with what the moment of the call gives."""
-
-    draft: Draft
-    id: str
-    at: int
-    debug_tag: str | None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """One append: all of it or nothing."""
+class Job:
+    """Something else that is written, in a transaction of its own."""
 
-    session: str | None
-    entries: Sequence[Entry]
-    durable: bool
-    future: asyncio.Future[list[Event]]
+    run: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    type: str
-    version: int
-    stored: bytes
-    digest: bytes
+class Listener(Protocol):
+    """What the writer tells, always on the loop, in order."""
 
+    def heard(self, events: list[Event]) -> None:
+        """Other processes committed these."""
+        ...
 
-Outcome = tuple[Request, list[Event] | LogError]
+    def appended(self, outcomes: list[Outcome]) -> None:
+        """Appends of ours are committed, or have failed."""
+        ...
+
+    def owners_gone(self, _: None) -> None:
+        """Another process has ended."""
+        ...
+
+    def fault(self, fault: Fault | None) -> None:
+        """Appends fail for an outside reason, or work again."""
+        ...
 
 
 class Writer:
-    """Takes requests in order; hands back outcomes in order, on the loop."""
+    """Takes appends and jobs in order; hands back what came of them in order, on the loop."""
 
-    def __init__(self, conn: sqlite3.Connection, deliver: Callable[[list[Outcome]], None]) -> None:
+    def __init__(
+        self, conn: sqlite3.Connection, others: follow.Others, ours: Appends, listener: Listener
+    ) -> None:
         self._conn = conn
+        self._others = others
+        self._ours = ours
+        self._follower = follow.Follower(conn, ours, self._damaged)
+        self._listener = listener
         self._path = ""
         self._identity: tuple[int, int] | None = None
-        self._deliver = deliver
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Request | None] = SimpleQueue()
+        self._queue: SimpleQueue[Append | Job | None] = SimpleQueue()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._full = False
+        self._fault: Fault | None = None
+        self._told_damage = False
+        self._commits = 0
         # A daemon: a process that dies without closing must not hang here; what was committed stays.
         self._thread = threading.Thread(target=self._run, name="deskmate-log-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the listener is ready."""
         self._thread.start()
 
-    def put(self, request: Request) -> None:
+    def put(self, item: Append | Job) -> None:
         """Queue an append; its place in the log's order is fixed by this call."""
-        self._queue.put(request)
+        self._queue.put(item)
 
     async def close(self) -> None:
         """Commit what is queued, move the write-ahead log into the database, close the connection."""
@@ -84,17 +105,22 @@ class Writer:
     def _run(self) -> None:
         self._path = str(self._conn.execute("pragma database_list").fetchone()[2])
         self._identity = _identity(self._path)
-        open, commits = True, 0
+        self._conn.execute(f"pragma busy_timeout = {_SLICE_MS}")
+        open = True
         while open:
-            batch, open = self._take()
-            if not batch:
-                continue
-            self._post(self._deliver, self._commit(batch))
-            commits += 1
-            if commits % _CHECKPOINT_EVERY == 0:
-                # Not inside a commit: those who wait have their answer by now, and this takes a millisecond.
-                with suppress(sqlite3.Error):
-                    self._conn.execute("pragma wal_checkpoint(passive)").fetchall()
+            batch, job, open = self._take()
+            if batch:
+                self._post(self._listener.appended, self._commit(batch))
+                self._commits += 1
+            if job is not None:
+                self._do(job)
+                self._commits += 1
+            if not batch and job is None:
+                self._follow()
+            self._tidy()
+            if self._others.look():
+                self._follow()  # its last words come before its death
+                self._post(self._listener.owners_gone, None)
         # Readers of other processes may hold the log; then it stays for them, and waiting helps no one.
         with suppress(sqlite3.Error):
             self._conn.execute("pragma busy_timeout = 100")
@@ -102,83 +128,124 @@ class Writer:
         self._conn.close()
         self._post(self._closed.set_result, None)
 
-    def _take(self) -> tuple[list[Request], bool]:
-        """Wait for a request, then take what else is there. No timer: a durable request never waits."""
-        batch: list[Request] = []
-        request = self._queue.get()
-        with suppress(Empty):
-            while request is not None:
-                batch.append(request)
+    def _take(self) -> tuple[list[Append], Job | None, bool]:
+        """Wait for an append or a job, or till it is time to look what others did; then take what else is
+        there, up to the next job. No timer for what is ours: a durable append never waits."""
+        batch: list[Append] = []
+        try:
+            item = self._queue.get(timeout=follow.WITH_OTHERS if self._others.any else follow.ALONE)
+            while isinstance(item, Append):
+                batch.append(item)
                 if len(batch) == _MOST:
-                    return batch, True
-                request = self._queue.get_nowait()
-            return batch, False
-        return batch, True
+                    return batch, None, True
+                item = self._queue.get_nowait()
+        except Empty:
+            return batch, None, True
+        return batch, item, item is not None
 
-    def _commit(self, batch: Sequence[Request]) -> list[Outcome]:
+    def _commit(self, batch: Sequence[Append]) -> list[Outcome]:
         """Write a batch in one transaction. If an append can't be logged, each gets its own instead, so that
         a bad one harms no other."""
         try:
-            return list(zip(batch, self._transaction(batch), strict=True))
+            return self._transaction(batch)
         except Exception as error:
-            if self._conn.in_transaction:
-                with suppress(sqlite3.Error):
-                    self._conn.execute("rollback")
+            self._rollback()
             # A full disk or a lock that is never given up would fail each of them too, only slower.
-            outside = isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
-            if len(batch) == 1 or outside:
-                return [(request, database.translate(error)) for request in batch]
-        return [outcome for request in batch for outcome in self._commit([request])]
+            if (fault := faults.fault(error, self._path)) is not None:
+                self._failing(fault)
+                return [(append, fault.error()) for append in batch]
+            if len(batch) == 1:
+                return [(batch[0], database.translate(error))]
+        return [outcome for append in batch for outcome in self._commit([append])]
 
-    def _transaction(self, batch: Sequence[Request]) -> list[list[Event]]:
+    def _transaction(self, batch: Sequence[Append]) -> list[Outcome]:
         # Encoded first: other processes wait while the transaction is open.
-        encoded = [[_encode(entry) for entry in request.entries] for request in batch]
-        durable = any(request.durable for request in batch)
-        if durable and _identity(self._path) != self._identity:
+        encoded = [_encoded(append) for append in batch]
+        durable = any(append.durable for append in batch)
+        if (durable or self._fault) and _identity(self._path) != self._identity:
             # SQLite would go on writing to a file that nobody can find again.
-            raise LogReadOnly(f"{self._path} was removed or replaced while it was open; start again")
+            raise faults.Gone
         self._set_full(durable)
-        heads: dict[str, tuple[int, bytes]] = {}
-        self._conn.execute("begin immediate")
-        events = [
-            [
-                self._insert(heads, request.session or "", entry, body)
-                for entry, body in zip(request.entries, bodies, strict=True)
-            ]
-            for request, bodies in zip(batch, encoded, strict=True)
+        self._patiently("begin immediate")
+        rows = self._ours.begin()
+        outcomes: list[Outcome] = [
+            (append, bodies) if isinstance(bodies, LogError) else self._ours.add(append, bodies)
+            for append, bodies in zip(batch, encoded, strict=True)
         ]
-        self._conn.execute("commit")
-        return events
+        self._ours.end()
+        self._patiently("commit")
+        self._ours.committed()
+        if self._fault is not None and not all(isinstance(result, LogError) for _, result in outcomes):
+            self._fault = None
+            self._post(self._listener.fault, None)
+        for start in range(0, len(rows), follow.RUN):  # they were first
+            self._post(self._listener.heard, self._follower.decoded(rows[start : start + follow.RUN]))
+        return outcomes
 
-    def _insert(
-        self, heads: dict[str, tuple[int, bytes]], session: str, entry: Entry, body: _Encoded
-    ) -> Event:
-        index, prev = heads.get(session) or self._head(session)
-        cause = entry.draft.cause
-        header = chain.header(
-            session=session or None,
-            index=index,
-            id=entry.id,
-            type=body.type,
-            version=body.version,
-            at=entry.at,
-            cause=cause,
-        )
-        hash = chain.link(prev, header, body.digest)
-        values = (entry.id, session, index, body.type, body.version, entry.at, body.stored, body.digest)
-        rest = (cause, prev, hash, entry.debug_tag)
-        seq = self._conn.execute(INSERT, (*values, *rest)).lastrowid or 0
-        heads[session] = index + 1, hash
-        event = Row(seq, *values, *rest).with_payload(entry.draft.payload)
-        read_model.apply(self._conn, event)
-        return event
+    def _patiently(self, statement: str) -> None:
+        """Execute, again and again while another program holds the lock."""
+        start = time.monotonic()
+        while True:
+            try:
+                self._conn.execute(statement)
+            except sqlite3.Error as error:
+                waited = time.monotonic() - start
+                if not faults.busy(error) or waited >= PATIENCE:
+                    raise
+                if waited >= LOCKED_AFTER:
+                    self._failing(faults.locked(self._path))
+                time.sleep(_PAUSE)
+            else:
+                return
 
-    def _head(self, session: str) -> tuple[int, bytes]:
-        """Return the next index and the last hash; read inside the transaction, since others write too."""
-        row = self._conn.execute(
-            "select idx + 1, hash from events where session = ? order by idx desc limit 1", (session,)
-        ).fetchone()
-        return row or (0, chain.GENESIS)
+    def _do(self, job: Job) -> None:
+        try:
+            self._set_full(False)
+            self._patiently("begin immediate")
+            result = job.run(self._conn)
+            self._patiently("commit")
+        except Exception as error:
+            self._rollback()
+            fault = faults.fault(error, self._path)
+            self._post(_fail, (job.future, fault.error() if fault else database.translate(error)))
+        else:
+            # A lease that was taken: what its last holder logged is told before the new one acts on it.
+            self._follow()
+            self._post(_succeed, (job.future, result))
+        self._ours.forget()  # a lease may have changed
+
+    def _rollback(self) -> None:
+        self._ours.forget()
+        if self._conn.in_transaction:
+            with suppress(sqlite3.Error):
+                self._conn.execute("rollback")
+
+    def _follow(self) -> None:
+        """Tell what others committed. What can't be read now is tried again at the next look."""
+        try:
+            while events := self._follower.next():
+                self._post(self._listener.heard, events)
+        except sqlite3.Error as error:
+            fault = faults.fault(error, self._path)
+            if fault is not None and fault.kind == "corrupt":
+                self._damaged(LogCorrupt(str(error)))
+
+    def _damaged(self, error: LogCorrupt) -> None:
+        if not self._told_damage:
+            self._told_damage = True
+            self._post(self._listener.fault, faults.damaged(str(error)))
+
+    def _failing(self, fault: Fault) -> None:
+        if self._fault is None or self._fault.kind != fault.kind:
+            self._fault = fault
+            self._post(self._listener.fault, fault)
+
+    def _tidy(self) -> None:
+        """Move the write-ahead log into the database while nobody waits: that flushes both to the disk."""
+        if self._commits >= _CHECKPOINT_AFTER and self._queue.empty():
+            self._commits = 0
+            with suppress(sqlite3.Error):
+                self._conn.execute("pragma wal_checkpoint(passive)").fetchall()
 
     def _set_full(self, full: bool) -> None:
         # Between transactions only: inside one SQLite refuses to switch.
@@ -191,6 +258,13 @@ class Writer:
             self._loop.call_soon_threadsafe(call, value)
 
 
+def _encoded(append: Append) -> list[appends.Encoded] | LogError:
+    try:
+        return [appends.encode(entry) for entry in append.entries]
+    except Exception as error:
+        return database.translate(error)
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = Path(path).stat()
@@ -199,7 +273,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _encode(entry: Entry) -> _Encoded:
-    plain = codec.encode(entry.draft.payload)
-    type, version = codec.tag(entry.draft.payload)
-    return _Encoded(type, version, codec.pack(plain), chain.digest(plain))
+def _succeed(told: tuple[asyncio.Future[Any], Any]) -> None:
+    future, result = told
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(told: tuple[asyncio.Future[Any], LogError]) -> None:
+    future, error = told
+    if not future.done():
+        future.set_exception(error)

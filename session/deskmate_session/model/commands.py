@@ -85,6 +85,14 @@ class Prompt(Wire):
     work_done_token: str | int | None = None
 
 
+class Resume(Wire):
+    """`deskmate/session/resume`: goes on with the interrupted turn, else starts a held queue."""
+
+    session_id: str
+    partial_result_token: str | int | None = None
+    work_done_token: str | int | None = None
+
+
 class Interrupt(Wire):
     """`deskmate/session/interrupt`."""
 
@@ -155,7 +163,7 @@ class Problem(Wire):
     """Something that `verify` found."""
 
     seq: int
-    kind: Literal["link", "gap", "orphan", "digest", "object", "readModel", "payload"]
+    kind: Literal["link", "gap", "orphan", "digest", "object", "readModel", "payload", "checkpoint"]
     detail: str
 
 

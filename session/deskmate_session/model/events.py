@@ -26,6 +26,9 @@ from deskmate_session.model.payloads import (
     ChangeApplied as ChangeApplied,
 )
 from deskmate_session.model.payloads import (
+    ChangeObserved as ChangeObserved,
+)
+from deskmate_session.model.payloads import (
     ChangeRefused as ChangeRefused,
 )
 from deskmate_session.model.payloads import (
@@ -42,6 +45,12 @@ from deskmate_session.model.payloads import (
 )
 from deskmate_session.model.payloads import (
     LeftOut as LeftOut,
+)
+from deskmate_session.model.payloads import (
+    LogSalvaged as LogSalvaged,
+)
+from deskmate_session.model.payloads import (
+    LostEvents as LostEvents,
 )
 from deskmate_session.model.payloads import (
     MessageReceived as MessageReceived,
@@ -69,6 +78,9 @@ from deskmate_session.model.payloads import (
 )
 from deskmate_session.model.payloads import (
     QueueHeld as QueueHeld,
+)
+from deskmate_session.model.payloads import (
+    QueueReleased as QueueReleased,
 )
 from deskmate_session.model.payloads import (
     ReadFile as ReadFile,
@@ -113,13 +125,16 @@ EventPayload = (
     | ChangeStarted
     | ChangeApplied
     | ChangeRefused
+    | ChangeObserved
     | WorkContextUpdated
     | AskOpened
     | AskReplied
     | InterruptRequested
     | MessageUnqueued
     | QueueHeld
+    | QueueReleased
     | TurnEnded
+    | LogSalvaged
     | UnknownPayload
 )
 """Every fact there is. `match` over it ends in `assert_never`."""
@@ -144,16 +159,32 @@ EVENT_TYPES: dict[str, type[EventPayload]] = {
         ChangeStarted,
         ChangeApplied,
         ChangeRefused,
+        ChangeObserved,
         WorkContextUpdated,
         AskOpened,
         AskReplied,
         InterruptRequested,
         MessageUnqueued,
         QueueHeld,
+        QueueReleased,
         TurnEnded,
+        LogSalvaged,
     )
 }
 """Tag → payload class; a test compares it with `EventPayload`."""
+
+REQUESTS = (
+    SessionCreated,
+    SessionUpdated,
+    SessionDeleted,
+    MessageReceived,
+    MessageUnqueued,
+    InterruptRequested,
+    AskReplied,
+    QueueReleased,
+)
+"""What the person asks for. Any process may append these; all other facts of a session are its lease
+holder's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,21 @@ class ChangeRefused(Payload):
     reason: str
 
 
+class ChangeObserved(Payload):
+    """A started change whose end was not logged was seen later: the file or buffer holds `after`."""
+
+    type: ClassVar[str] = "change.observed"
+
+    call_id: str
+    uri: str
+    before: str | None = None
+    after: str | None = None
+    """Object hash of what was seen."""
+    via: Via
+    by: Literal["recovery", "editor"]
+    """Who saw it: recovery on the disk, or an editor's document."""
+
+
 class WorkContextUpdated(Payload):
     """A file of the work context changed."""
 
@@ -380,6 +395,12 @@ class QueueHeld(Payload):
     reason: Literal["interrupted", "error", "crash"]
 
 
+class QueueReleased(Payload):
+    """The person let a held queue go on."""
+
+    type: ClassVar[str] = "queue.released"
+
+
 class TurnEnded(Payload):
     """A turn is over."""
 
@@ -395,6 +416,30 @@ class TurnEnded(Payload):
     cost: int
     """Micro-dollars."""
     steps: int
+
+
+class LostEvents(Wire):
+    """Events that are gone, by `seq`."""
+
+    first: int
+    """The first `seq` that is gone."""
+    last: int
+    """The last one."""
+
+
+class LogSalvaged(Payload):
+    """A fact of the folder: the log was damaged, was set aside, and this one holds what could be kept."""
+
+    type: ClassVar[str] = "log.salvaged"
+
+    kept_as: str
+    """File name of the damaged log, in the state folder."""
+    events: int
+    """Events that were kept."""
+    lost: tuple[LostEvents, ...]
+    """What is gone; empty where nothing was numbered."""
+    sessions: tuple[str, ...]
+    """Sessions that lost events."""
 
 
 class UnknownPayload(Payload):

@@ -61,6 +61,13 @@ class ToolSettings(_Settings):
     output_max_bytes: int = Field(default=50_000, gt=0)
 
 
+class CheckpointSettings(_Settings):
+    """`[checkpoint]`."""
+
+    interval: int = Field(default=75, gt=0)
+    """Events of a session from one checkpoint to the next, at least."""
+
+
 class LogSettings(_Settings):
     """`[log]`."""
 
@@ -78,6 +85,7 @@ class Settings(_Settings):
     permission: dict[str, Action | dict[str, Action]] = Field(default_factory=dict)
     streaming: StreamingSettings = Field(default_factory=lambda: StreamingSettings())
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings())
+    checkpoint: CheckpointSettings = Field(default_factory=lambda: CheckpointSettings())
     log: LogSettings = Field(default_factory=lambda: LogSettings())
 
     @field_validator("model")
@@ -92,9 +100,13 @@ _TOOL_ALIASES = {"fileTimeout": "file_timeout_ms", "commandTimeout": "command_ti
 
 
 def accept_aliases(data: dict[str, Any]) -> dict[str, Any]:
-    """Accept the contract's other names (`tools.fileTimeout`, `tools.commandTimeout`) as they are."""
-    tools: Any = data.get("tools")
-    if not isinstance(tools, dict):
-        return data
-    given = cast("dict[str, Any]", tools)
-    return {**data, "tools": {_TOOL_ALIASES.get(key, key): value for key, value in given.items()}}
+    """Accept the contract's other names (`tools.fileTimeout`, `tools.commandTimeout`, `snapshot.interval`)
+    as they are."""
+    tools, snapshot = data.get("tools"), data.get("snapshot")
+    if isinstance(tools, dict):
+        given = cast("dict[str, Any]", tools)
+        data = {**data, "tools": {_TOOL_ALIASES.get(key, key): value for key, value in given.items()}}
+    if isinstance(snapshot, dict):
+        data = {**data, "checkpoint": {**cast("dict[str, Any]", snapshot), **data.get("checkpoint", {})}}
+        del data["snapshot"]
+    return data

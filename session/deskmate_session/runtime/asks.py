@@ -1,10 +1,13 @@
-"""Open asks: logged when opened, settled once, by whoever answers first."""
+"""Open asks: logged when opened, settled once, by whoever answers first, in whichever process."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deskmate_session.errors import Rejected
+from deskmate_session.core.state import SessionState
+from deskmate_session.errors import Conflict
+from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.commands import ReplyAsk
 from deskmate_session.model.messages import AlwaysPattern, Ask
@@ -12,7 +15,7 @@ from deskmate_session.model.permissions import PermissionRequest, Reply
 from deskmate_session.model.ports import Clock, Ids
 from deskmate_session.runtime.sessions import Sessions
 
-By = Literal["person", "timeout", "unattended", "interrupt"]
+By = Literal["person", "timeout", "unattended", "interrupt", "recovery"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +29,32 @@ class Answer:
 
 
 class Asks:
-    """Asks that wait for an answer."""
+    """Asks that wait for an answer. The log decides which answer was the first."""
 
     def __init__(
-        self, sessions: Sessions, ids: Ids, clock: Clock, timeout_ms: int | None, *, unattended: bool
+        self,
+        log: EventLog,
+        sessions: Sessions,
+        ids: Ids,
+        clock: Clock,
+        timeout_ms: int | None,
+        *,
+        unattended: bool,
     ) -> None:
+        self._log = log
         self._sessions = sessions
         self._ids = ids
         self._clock = clock
         self._unattended = unattended
         self._timeout = None if timeout_ms is None else timeout_ms / 1000
-        self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        """Answers that calls of this process wait for, by ask."""
+        sessions.on_event(self._heard)
 
-    def open_asks(self, session_id: str | None = None) -> tuple[Ask, ...]:
-        """The open asks, oldest first."""
-        asks = (ask for ask, _ in self._open.values())
-        return tuple(ask for ask in asks if session_id is None or ask.session_id == session_id)
+    async def open_asks(self, session_id: str | None = None) -> tuple[Ask, ...]:
+        """The open asks of every process, oldest first."""
+        events = await self._log.open_asks(session_id)
+        return tuple(event.payload.ask for event in events if isinstance(event.payload, e.AskOpened))
 
     async def permission(self, session_id: str, call_id: str, request: PermissionRequest) -> Answer:
         """Ask for a permission and wait. Cancelling the wait settles the ask as rejected by `interrupt`."""
@@ -57,42 +70,51 @@ class Asks:
             detail=request.detail,
             created_at=self._clock.now(),
         )
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[ask.id] = (ask, future)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[ask.id] = answer
         try:
             await self._sessions.append(session_id, e.AskOpened(ask=ask))
             if self._unattended:
-                return await self._give_up(session_id, ask, future, "unattended")
-            return await asyncio.wait_for(asyncio.shield(future), self._timeout)
+                return await self._give_up(session_id, ask.id, answer, "unattended")
+            return await asyncio.wait_for(asyncio.shield(answer), self._timeout)
         except TimeoutError:
-            return await self._give_up(session_id, ask, future, "timeout")
+            return await self._give_up(session_id, ask.id, answer, "timeout")
         except asyncio.CancelledError:
             # The fact must stand before the stack unwinds; a reply that comes later finds nothing open.
-            await asyncio.shield(self._give_up(session_id, ask, future, "interrupt"))
+            await asyncio.shield(self._give_up(session_id, ask.id, answer, "interrupt"))
             raise
         finally:
-            self._open.pop(ask.id, None)
+            self._waiting.pop(ask.id, None)
 
     async def reply(self, command: ReplyAsk) -> bool:
-        """Settle an ask. False when it is settled already or unknown: the first answer won."""
-        entry = self._open.pop(command.ask_id, None)
-        if entry is None or entry[1].done():
+        """Settle an ask of any process. False when it is settled already or unknown: the first answer won."""
+        found = await self._log.ask(command.ask_id)
+        if found is None:
             return False
-        ask, future = entry
-        if ask.session_id is None:
-            raise Rejected("notSupported", f"ask {command.ask_id!r} belongs to no session")
+        session_id, _ = found
+        await self._sessions.get(session_id)  # its causes are known then
         fact = e.AskReplied(
-            ask_id=ask.id, reply=command.reply, by="person", message=command.message, input=command.input
+            ask_id=command.ask_id,
+            reply=command.reply,
+            by="person",
+            message=command.message,
+            input=command.input,
         )
-        await self._sessions.append(ask.session_id, fact, durable=True)
-        if not future.done():
-            future.set_result(Answer(command.reply, "person", command.message, command.input))
+        try:
+            await self._sessions.append(session_id, fact, durable=True)
+        except Conflict:
+            return False
         return True
 
-    async def _give_up(self, session_id: str, ask: Ask, future: asyncio.Future[Answer], by: By) -> Answer:
-        if ask.id not in self._open:  # a reply is being logged: it came first
-            return await future
-        del self._open[ask.id]
-        fact = e.AskReplied(ask_id=ask.id, reply="reject", by=by)
-        await self._sessions.append(session_id, fact)
-        return Answer("reject", by)
+    async def _give_up(self, session_id: str, ask_id: str, answer: asyncio.Future[Answer], by: By) -> Answer:
+        with suppress(Conflict):  # a reply came first; it is the answer
+            await self._sessions.append(session_id, e.AskReplied(ask_id=ask_id, reply="reject", by=by))
+        return await answer
+
+    def _heard(self, _state: SessionState, event: e.Event, _ours: bool) -> None:
+        fact = event.payload
+        if not isinstance(fact, e.AskReplied):
+            return
+        answer = self._waiting.get(fact.ask_id)
+        if answer is not None and not answer.done():
+            answer.set_result(Answer(fact.reply, fact.by, fact.message, fact.input))

@@ -33,6 +33,10 @@ class Bus:
 
         return detach
 
+    def watched(self, session_id: str) -> bool:
+        """Somebody looks at the session, or at all of the folder."""
+        return bool(self._sinks.get(session_id) or self._sinks.get(None))
+
     def publish(self, session_id: str, items: Iterable[Item]) -> None:
         """Hand items to everyone who looks at the session."""
         sinks = [*self._sinks.get(session_id, ()), *self._sinks.get(None, ())]

@@ -37,6 +37,7 @@ _REFUSED: dict[By, str] = {
     "timeout": "the person did not answer in time",
     "unattended": "nobody can be asked here",
     "interrupt": "interrupted before anyone answered",
+    "recovery": "the server stopped before anyone answered",
 }
 
 

@@ -1,40 +1,172 @@
-"""Who runs: one run for a session. Every door goes through here."""
+"""Who runs: one run for a session, in one process. Every door goes through here.
+
+What a run does when it is woken, interrupted or ended stands in the table `core.lifecycle.RUN`. Between
+processes a lease decides: it comes with the fact that asks for work, and goes when nothing waits any more.
+"""
 
 import asyncio
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
+from deskmate_session.core import lifecycle
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import LogError
+from deskmate_session.errors import Conflict, LeaseLost, LogError
+from deskmate_session.log.leases import Lease
+from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.commands import Interrupted
 from deskmate_session.model.ports import Ids
-from deskmate_session.runtime import recovery
 from deskmate_session.runtime.control import TurnControl
 from deskmate_session.runtime.loop import Loop
+from deskmate_session.runtime.recovery import Recovery
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 
 CLEAN_UP = 3.0
 """Seconds that an interrupt waits for all clean-up; then it names what is left."""
+MEND_AFTER = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds until a turn that the log could not end is tried again; the last one repeats."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A session's run in this process."""
+
+    state: lifecycle.RunState = "idle"
+    control: TurnControl | None = None
+    """The turn that is going on."""
+    crashed: bool = False
+    """The lease was a dead process's, and nobody here asked for anything: what waits is held."""
+    over: asyncio.Task[None] | None = None
 
 
 class Coordinator:
-    """Starts runs and stops them."""
+    """Starts runs and stops them; takes leases and gives them back."""
 
-    def __init__(self, sessions: Sessions, loop: Loop, supervisor: Supervisor, ids: Ids) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        sessions: Sessions,
+        loop: Loop,
+        recovery: Recovery,
+        supervisor: Supervisor,
+        ids: Ids,
+    ) -> None:
+        self._log = log
         self._sessions = sessions
         self._loop = loop
+        self._recovery = recovery
         self._supervisor = supervisor
         self._ids = ids
-        self._runs: set[str] = set()
-        self._controls: dict[str, TurnControl] = {}
+        self._runs: dict[str, _Run] = {}
         self._arriving: dict[str, int] = {}
         """Prompts on their way into the log, by session."""
+        self._recovering = asyncio.Lock()
+        self._closing = False
+        sessions.on_event(self._heard)
+        log.on_owners_gone(self._owners_gone)
+
+    # ── Doors ────────────────────────────────────────────────────────────────────────────────
+
+    async def request(self, session_id: str, facts: Sequence[e.EventPayload]) -> list[e.Event]:
+        """Log what the person asks for, durably, and see that it is done: here, or where the session runs.
+
+        Raises `Conflict` for what contradicts the log, such as a prompt that is there already.
+        """
+        with self._arrival(session_id):
+            await self.settle_dead(session_id)
+            drafts = self._sessions.drafts(session_id, facts)
+            requested = await self._log.request(session_id, drafts)
+            if requested.lease is not None:
+                self._hold(session_id, requested.lease)
+                self._wake(session_id)
+        return requested.events
+
+    async def tell(self, session_id: str, *facts: e.EventPayload) -> list[e.Event]:
+        """Log what the person says about a session; it starts nothing."""
+        return await self._sessions.append(session_id, *facts, durable=True)
+
+    async def interrupt(self, session_id: str) -> Interrupted:
+        """Stop the running turn, wherever it runs; returns after all clean-up is finished and logged, at
+        most 3 s."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CLEAN_UP
+        state = await self._sessions.get(session_id)
+        await self.settle_dead(session_id)
+        # A prompt that was sent before this interrupt is meant by it, even if its turn has not begun.
+        while self._about_to_run(state) and loop.time() < until:  # noqa: ASYNC110 - a commit or two
+            await asyncio.sleep(0.001)
+        turn = state.turn
+        if turn is None:
+            return Interrupted(interrupted=False)
+        run = self._runs.get(session_id)
+        control = run.control if run is not None else None
+        ended = self._sessions.result(session_id, turn.message_id)
+        if not turn.interrupted and not (control is not None and control.interrupted):
+            request = e.InterruptRequested(turn_id=turn.turn_id)
+            asked = self._sessions.append(session_id, request, durable=True)
+            if run is not None and control is not None:
+                self._stop(run)
+            try:
+                await asked
+            except Conflict:
+                return Interrupted(interrupted=False)  # it ended by itself meanwhile
+            finally:
+                if control is not None:
+                    control.recorded.set()
+        if control is not None:
+            left = await control.clean(max(0.0, until - loop.time()))
+            return Interrupted(interrupted=True, left=left or None)
+        await asyncio.wait({ended}, timeout=max(0.0, until - loop.time()))
+        return Interrupted(interrupted=True, left=None if ended.done() else (turn.turn_id,))
+
+    def join(self, session_id: str) -> None:
+        """See that what waits runs; joins a run that goes on, here or elsewhere."""
+        self._wake(session_id)
+
+    async def settle_dead(self, session_id: str) -> None:
+        """A turn whose process is dead is settled before anything new is logged."""
+        state = await self._sessions.get(session_id)
+        if state.turn is not None and session_id not in self._sessions.leases:
+            await self._recover(session_id)
+
+    async def recover(self) -> None:
+        """Settle what dead processes left: their children ended, their turns settled, their queues held."""
+        async with self._recovering:
+            for session_id in await self._left_by_dead():
+                try:
+                    with suppress(LeaseLost):  # another process was faster
+                        await self._recover(session_id)
+                except LogError:
+                    _logger.exception("session %s could not be recovered", session_id)
+
+    async def close(self) -> None:
+        """Interrupt everything, so that each turn is settled in the log, and give the leases back."""
+        self._closing = True
+        running = [session_id for session_id, run in self._runs.items() if run.control is not None]
+        with suppress(LogError):
+            await asyncio.gather(*(self.interrupt(session_id) for session_id in running))
+        over = [run.over for run in self._runs.values() if run.over is not None]
+        if over:
+            await asyncio.wait(over, timeout=CLEAN_UP)
+        for lease in set(self._sessions.leases.values()):
+            with suppress(LogError):
+                await self._log.release(lease, anyway=True)
+        self._sessions.leases.clear()
+
+    def runs(self, session_id: str) -> bool:
+        """A run of the session goes on in this process."""
+        run = self._runs.get(session_id)
+        return run is not None and run.state != "idle"
+
+    # ── Runs ─────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def arriving(self, session_id: str) -> Generator[None]:
-        """Around the acceptance of a prompt."""
+    def _arrival(self, session_id: str) -> Generator[None]:
         self._arriving[session_id] = self._arriving.get(session_id, 0) + 1
         try:
             yield
@@ -43,63 +175,135 @@ class Coordinator:
             if not self._arriving[session_id]:
                 del self._arriving[session_id]
 
-    def wake(self, state: SessionState) -> None:
-        """See that waiting prompts run; joins a run that is going on."""
+    def _about_to_run(self, state: SessionState) -> bool:
         session_id = state.info.id
-        if session_id not in self._runs:
-            self._runs.add(session_id)
-            self._supervisor.spawn(self._run(state), name=f"run {session_id}")
+        if session_id in self._arriving:
+            return True
+        if state.turn is not None or state.deleted:
+            return False
+        return bool(state.queue) and not state.held
 
-    def running(self, session_id: str) -> bool:
-        """A turn is going on."""
-        return session_id in self._controls
+    def _wake(self, session_id: str) -> None:
+        run = self._runs.setdefault(session_id, _Run())
+        if self._move(run, "wake") == "start":
+            run.over = self._supervisor.spawn(self._run(session_id, run), name=f"run {session_id}")
 
-    async def interrupt(self, session_id: str) -> Interrupted:
-        """Stop the running turn; returns after all clean-up is finished and logged, at most 3 s."""
-        # A prompt that was sent before this interrupt is meant by it, even if its turn has not begun.
-        while session_id in self._arriving or (  # noqa: ASYNC110 - a commit, a millisecond or two
-            session_id in self._runs and session_id not in self._controls
-        ):
-            await asyncio.sleep(0.001)
-        control = self._controls.get(session_id)
-        if control is None:
-            return Interrupted(interrupted=False)
-        if not control.interrupted:
-            request = e.InterruptRequested(turn_id=control.turn_id)
-            asked = self._sessions.append(session_id, request, durable=True)
-            control.interrupt()
-            try:
-                await asked
-            finally:
-                control.recorded.set()
-        left = await control.clean(CLEAN_UP)
-        return Interrupted(interrupted=True, left=left or None)
+    def _stop(self, run: _Run) -> None:
+        if self._move(run, "interrupt") == "stop" and run.control is not None:
+            run.control.interrupt()
 
-    async def close(self) -> None:
-        """Interrupt everything, so that each turn is settled in the log."""
-        with suppress(LogError):
-            await asyncio.gather(*(self.interrupt(session_id) for session_id in tuple(self._controls)))
+    def _move(self, run: _Run, move: lifecycle.RunMove) -> lifecycle.RunEffect:
+        run.state, effect = lifecycle.run_move(run.state, move)
+        return effect
 
-    async def _settle(self, state: SessionState) -> None:
-        if facts := recovery.turn_facts(state):
-            await self._sessions.append(state.info.id, *facts, durable=True)
-
-    async def _run(self, state: SessionState) -> None:
-        session_id = state.info.id
+    async def _run(self, session_id: str, run: _Run) -> None:
         try:
-            # A turn that the log could not end: it is settled before another one begins.
-            await self._settle(state)
-            while state.queue and not state.held and not state.deleted:
-                control = self._controls[session_id] = TurnControl(self._ids.new("turn"))
-                try:
-                    await self._loop.turn(state, state.queue[0], control)
-                finally:
-                    del self._controls[session_id]
-                    control.ended.set()
+            while True:
+                await self._pass(session_id, run)
+                lease = self._sessions.leases.get(session_id)
+                if lease is not None and not await self._release(session_id, lease):
+                    self._move(run, "wake")  # something was asked for in the moment of giving back
+                if self._move(run, "ended") != "start" or self._closing:
+                    break
+        except LeaseLost as error:
+            _logger.warning("session %s: %s", session_id, error)
+            self._sessions.leases.pop(session_id, None)
         except LogError as error:
             self._sessions.fail_waiters(session_id, error)
-            with suppress(LogError):  # it may have been a passing fault; else the next prompt settles it
-                await self._settle(state)
+            self._supervisor.spawn(self._mend(session_id), name=f"mend {session_id}")
             raise
         finally:
-            self._runs.discard(session_id)
+            run.state, run.control = "idle", None
+
+    async def _pass(self, session_id: str, run: _Run) -> None:
+        """Settle what is left of a dead turn, then run what waits, one turn after the other."""
+        if session_id not in self._sessions.leases:
+            lease = await self._log.take(session_id)
+            if lease is None:
+                return  # it runs elsewhere, and what waits is seen there
+            self._hold(session_id, lease)
+        state = await self._sessions.get(session_id)
+        if state.turn is not None or (run.crashed and state.queue and not state.held):
+            await self._recovery.settle(state, crashed=run.crashed)
+        run.crashed = False
+        while state.queue and not state.held and not state.deleted and not self._closing:
+            state = await self._sessions.whole(session_id)
+            control = run.control = TurnControl(self._ids.new("turn"))
+            try:
+                await self._loop.turn(state, state.queue[0], control)
+            finally:
+                run.control = None
+                control.ended.set()
+
+    async def _mend(self, session_id: str) -> None:
+        """A turn that the log could not end is ended as soon as the log works again."""
+        state = await self._sessions.get(session_id)
+        for tried in range(1_000_000):
+            await asyncio.sleep(MEND_AFTER[min(tried, len(MEND_AFTER) - 1)])
+            if self._closing or state.turn is None or self.runs(session_id):
+                return
+            with suppress(LogError):
+                await self._recovery.settle(state, crashed=False)
+                self._wake(session_id)  # gives the lease back
+                return
+
+    # ── Leases ───────────────────────────────────────────────────────────────────────────────
+
+    def _hold(self, session_id: str, lease: Lease) -> None:
+        self._sessions.leases[session_id] = lease
+
+    async def _release(self, session_id: str, lease: Lease) -> bool:
+        """Give the lease back, unless something waits. It stays while another session runs under it."""
+        if any(
+            other != session_id and self._sessions.leases[other] == lease for other in self._sessions.leases
+        ):
+            del self._sessions.leases[session_id]
+            return True
+        released = await self._log.release(lease, anyway=self._closing)
+        # A request that came after may have taken it anew, under a later epoch.
+        if released and self._sessions.leases.get(session_id) == lease:
+            del self._sessions.leases[session_id]
+        return released
+
+    async def _left_by_dead(self) -> list[str]:
+        return [
+            session_id
+            for root in await self._log.dead_leases()
+            for session_id in await self._log.unsettled(root)
+        ]
+
+    async def _recover(self, session_id: str) -> None:
+        lease = await self._log.take(session_id)
+        if lease is None or self.runs(session_id):
+            return
+        self._hold(session_id, lease)
+        run = self._runs.setdefault(session_id, _Run())
+        run.crashed = True
+        self._wake(session_id)
+        if run.over is not None:
+            await asyncio.shield(run.over)
+
+    def _owners_gone(self) -> None:
+        if not self._closing:
+            self._supervisor.spawn(self.recover(), name="recover")
+
+    # ── What the log tells ───────────────────────────────────────────────────────────────────
+
+    def _heard(self, state: SessionState, event: e.Event, ours: bool) -> None:
+        """React to requests, whichever process logged them."""
+        session_id = state.info.id
+        run = self._runs.get(session_id)
+        match event.payload:
+            case e.InterruptRequested(turn_id=turn_id):
+                if run is not None and run.control is not None and run.control.turn_id == turn_id:
+                    run.control.recorded.set()
+                    self._stop(run)
+            case e.MessageReceived() | e.QueueReleased():
+                # It may stand under a lease of ours or of its root; a run that finds none does nothing.
+                if not ours and self._sessions.leases:
+                    self._wake(session_id)
+            case e.SessionDeleted():
+                if run is not None and run.control is not None:
+                    self._sessions.append(session_id, e.InterruptRequested(turn_id=run.control.turn_id))
+            case _:
+                pass

@@ -2,14 +2,14 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from deskmate_session.config.agents import Agent
 from deskmate_session.core.context.project import project
 from deskmate_session.core.context.system import Environment, system_blocks
-from deskmate_session.core.processor import BATCH_MS, AnswerProcessor, Output
+from deskmate_session.core.processor import BATCH_MS, FOLLOWED_BATCH_MS, AnswerProcessor, Output
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import ProviderError
 from deskmate_session.model import events as e
@@ -43,6 +43,8 @@ class Inference:
     tools_version: str
     live: dict[str, AnswerProcessor]
     """The answer that streams now, by session."""
+    followed: Callable[[], bool]
+    """Another process follows the log."""
 
     async def run(
         self, state: SessionState, step: int, agent: Agent, resolved: Resolved, control: TurnControl
@@ -137,7 +139,8 @@ class Inference:
     async def _tick(self, session_id: str, processor: AnswerProcessor) -> None:
         """Text must reach the log in time even while the stream is silent."""
         while True:
-            await asyncio.sleep(BATCH_MS / 1000)
+            processor.batch_ms = FOLLOWED_BATCH_MS if self.followed() else BATCH_MS
+            await asyncio.sleep(FOLLOWED_BATCH_MS / 1000)
             await self._emit(session_id, processor.batch(self.clock.now()))
 
     async def _emit(self, session_id: str, items: Iterable[Output]) -> None:

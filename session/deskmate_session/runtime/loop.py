@@ -96,9 +96,11 @@ class Loop:
                 steps=turn.steps,
             )
         ]
-        if state.queue and finish.finish in ("interrupted", "error"):
-            reason = "interrupted" if finish.finish == "interrupted" else "error"
-            facts.append(e.QueueHeld(reason=reason))
+        if state.queue and finish.finish == "error":
+            facts.append(e.QueueHeld(reason="error"))
+        elif state.queue and finish.finish == "interrupted" and state.held:
+            # What waited when the interrupt came; a prompt that was sent after it goes on at once.
+            facts.append(e.QueueHeld(reason="interrupted"))
         await self.sessions.append(state.info.id, *facts)
 
 

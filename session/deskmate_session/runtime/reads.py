@@ -105,8 +105,10 @@ class Reads:
         )
 
     async def _diff(self, query: q.Diff) -> c.DiffResult:
-        state = await self._sessions.get(query.session_id)
-        if query.message_id is not None and query.message_id not in state.conversation.messages:
+        await self._exists(query.session_id)
+        if query.message_id is not None and not await self._log.message_events(
+            query.session_id, [query.message_id]
+        ):
             raise Rejected(
                 "messageNotFound",
                 f"there is no message {query.message_id!r} in this session",

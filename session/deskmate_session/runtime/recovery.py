@@ -1,80 +1,83 @@
-"""At start: what dead processes left open is settled by facts. No turn stays open, no call running."""
+"""What a dead process left open is settled by facts: no turn stays open, no call running, no change unknown
+that the disk can tell. Its children are ended first.
+"""
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 
-from deskmate_session.core.conversation import CallState
+from deskmate_session.core import recovery
 from deskmate_session.core.state import SessionState
-from deskmate_session.log.store import EventLog
+from deskmate_session.errors import LogCorrupt, ToolFailure
 from deskmate_session.model import events as e
-from deskmate_session.model.messages import Usage
+from deskmate_session.model.ports import Effect
+from deskmate_session.runtime.notices import Notices
+from deskmate_session.runtime.sessions import Sessions
+from deskmate_session.workspace import encoding, paths
 from deskmate_session.workspace.descendants import end_children
+from deskmate_session.workspace.objects import Objects
 
 
-async def settle(log: EventLog, session_id: str) -> None:
-    """Settle a session whose turn's owner is gone: its children are ended first."""
-    state = SessionState()
-    for event in await log.read(session=session_id):
-        state.apply(event)
-    for call in _open_calls(state):
-        if call.status == "running":
-            await asyncio.to_thread(end_children, call.call_id)
-    if drafts := [e.Draft(fact, state.causes.of(fact)) for fact in settling_facts(state)]:
-        await log.append(session_id, drafts, durable=True)
+class Recovery:
+    """Settles sessions. Used by the coordinator alone, under the session's lease."""
 
+    def __init__(
+        self, sessions: Sessions, objects: Objects, effect: Callable[[str], Effect], notices: Notices
+    ) -> None:
+        self._sessions = sessions
+        self._objects = objects
+        self._effect = effect
+        self._notices = notices
 
-def settling_facts(state: SessionState) -> list[e.EventPayload]:
-    """The facts that end what a dead process left: its turn, and the queue is held."""
-    facts = turn_facts(state)
-    if state.queue and not state.held:
-        facts.append(e.QueueHeld(reason="crash"))
-    return facts
-
-
-def turn_facts(state: SessionState) -> list[e.EventPayload]:
-    """The facts that end an abandoned turn as interrupted: partial text stays, calls and asks are settled."""
-    turn = state.turn
-    if turn is None:
-        return []
-    facts: list[e.EventPayload] = []
-    answer = state.conversation.messages.get(turn.answer_id or "")
-    if answer is not None and answer.completed_at is None:
-        facts.append(
-            e.ModelResponded(
-                message_id=answer.id,
-                step=answer.step,
-                kind="text",
-                calls=(),
-                finish="interrupted",
-                usage=Usage(),
-                confidence="nonDeterministic",
+    async def settle(self, state: SessionState, *, crashed: bool) -> None:
+        """End the open turn as interrupted, if there is one. `crashed`: another process left it, so what
+        waits is held and the person is told. Raises `LogError`."""
+        cut = state.turn is not None
+        for call in state.unsettled_calls():
+            if call.status == "running":
+                await asyncio.to_thread(end_children, call.call_id)
+        changes = [
+            change
+            for kept in (state.open_changes, state.made_changes)
+            for of_call in kept.values()
+            for change in of_call
+        ]
+        seen = {
+            (change.call_id, change.uri): await asyncio.to_thread(self._look, change) for change in changes
+        }
+        facts = recovery.settling_facts(state, self._effect, seen, hold=crashed)
+        if facts:
+            await self._sessions.append(state.info.id, *facts, durable=True)
+        if crashed and cut:
+            self._notices.tell(
+                "warning",
+                f"the turn of {state.info.title!r} was cut off when its process ended; what it had done is "
+                "kept. Resume it, or send another prompt",
             )
-        )
-    facts += [_cut(call.call_id, call.tool, ran=call.status == "running") for call in _open_calls(state)]
-    facts += [e.AskReplied(ask_id=ask_id, reply="reject", by="recovery") for ask_id in state.asks]
-    facts.append(
-        e.TurnEnded(
-            turn_id=turn.turn_id,
-            message_id=turn.message_id,
-            finish="interrupted",
-            usage=turn.usage,
-            cost=turn.cost,
-            steps=turn.steps,
-        )
-    )
-    return facts
+
+    def _look(self, change: e.ChangeStarted | e.ChangeApplied) -> recovery.Seen:
+        """What the disk tells of a change: it is there, it is not, or the file is a third thing by now."""
+        try:
+            found = Path(paths.uri_to_path(change.uri)).read_bytes()
+        except FileNotFoundError:
+            found = None
+        except (OSError, ValueError):
+            return recovery.Seen("unknown")
+        if self._is(found, change.after):
+            return recovery.Seen("applied", None if found is None else _text_hash(found))
+        return recovery.Seen("refused" if self._is(found, change.before) else "unknown")
+
+    def _is(self, found: bytes | None, object_hash: str | None) -> bool:
+        if object_hash is None or found is None:
+            return found is None and object_hash is None
+        try:
+            return self._objects.get(object_hash) == found
+        except (KeyError, LogCorrupt):
+            return False
 
 
-def _open_calls(state: SessionState) -> list[CallState]:
-    return [call for call in state.conversation.calls.values() if not call.settled]
-
-
-def _cut(call_id: str, tool: str, *, ran: bool) -> e.CallFailed:
-    why = "the server stopped while it ran; look at the state of things before you repeat it"
-    return e.CallFailed(
-        call_id=call_id,
-        tool=tool,
-        kind="interrupted",
-        error=why if ran else "the server stopped before it ran",
-        interrupted=True,
-        outcome_unknown=True if ran else None,
-    )
+def _text_hash(content: bytes) -> str | None:
+    try:
+        return encoding.text_hash(encoding.decode(content).text)
+    except ToolFailure:
+        return None

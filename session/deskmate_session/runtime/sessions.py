@@ -1,39 +1,67 @@
-"""Live sessions: each one's state in memory, kept by what the log commits."""
+"""Live sessions: each one's state in memory, kept by what the log commits, whichever process wrote it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
+from deskmate_session.core import checkpoints
 from deskmate_session.core.causes import Causes
 from deskmate_session.core.state import SessionState
-from deskmate_session.core.views.updates import updates_for
+from deskmate_session.core.views.updates import text_delta, updates_for
 from deskmate_session.errors import Rejected
+from deskmate_session.log.leases import Lease
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import FileDiff, TurnResult
 from deskmate_session.runtime.bus import Bus
+from deskmate_session.supervisor import Supervisor
 
 MAX_IDLE = 32
 """Sessions without a turn that stay in memory."""
 IDLE_FOR = 60.0
 """Seconds since a session was last asked for before it may leave memory: whoever asked is done with it."""
+FOLDED_AT_ONCE = 200
+"""Events of a long history that are folded before everyone else on the loop gets a turn."""
 
 Diffs = Callable[[e.Event], Sequence[FileDiff]]
+Heard = Callable[[SessionState, e.Event, bool], None]
+"""Told of each folded event, and whether this process wrote it."""
+
+
+class _Loading:
+    """A state on its way into memory, and what was committed meanwhile."""
+
+    def __init__(self) -> None:
+        self.state: asyncio.Future[SessionState] = asyncio.get_running_loop().create_future()
+        self.meanwhile: list[tuple[e.Event, bool]] = []
 
 
 class Sessions:
-    """Folds committed events into live states and publishes what they show."""
+    """Folds committed events into live states and publishes what they show.
 
-    def __init__(self, log: EventLog, bus: Bus) -> None:
+    A state begins at the newest checkpoint, so its conversation may be partial; `whole` completes it.
+    """
+
+    def __init__(self, log: EventLog, bus: Bus, supervisor: Supervisor) -> None:
         self._log = log
         self._bus = bus
+        self._supervisor = supervisor
+        self._told = log.delivered
+        """`seq` up to which all live states are folded."""
         self._live: dict[str, SessionState] = {}
         self._asked: dict[str, float] = {}
         """When each live session was last asked for, in the loop's seconds."""
-        self._loading: dict[str, tuple[asyncio.Future[SessionState], list[e.Event]]] = {}
+        self._loading: dict[str, _Loading] = {}
         self._waiters: dict[tuple[str, str], list[asyncio.Future[TurnResult]]] = {}
+        self._heard: list[Heard] = []
+        self.leases: dict[str, Lease] = {}
+        """The lease under which this process runs a session; kept by the coordinator alone."""
         self.diffs_of: Diffs = lambda _event: ()
         """Gives the file diffs that belong to a `change.applied`; set by whoever makes changes."""
         log.on_commit(self._committed)
+
+    def on_event(self, heard: Heard) -> None:
+        """Call `heard` after each event of a live session is folded and shown."""
+        self._heard.append(heard)
 
     def live(self, session_id: str) -> SessionState | None:
         """The state, if it is in memory."""
@@ -43,6 +71,11 @@ class Sessions:
         """Every state in memory."""
         return list(self._live.values())
 
+    @property
+    def told(self) -> int:
+        """The `seq` up to which everything is folded and shown."""
+        return self._told
+
     async def get(self, session_id: str) -> SessionState:
         """The state, read from the log if need be. Raises `Rejected` (`sessionNotFound`)."""
         state = self._live.get(session_id) or await self._load(session_id)
@@ -51,25 +84,52 @@ class Sessions:
             raise _not_found(session_id)
         return state
 
+    async def whole(self, session_id: str) -> SessionState:
+        """The state with all of its conversation; that reads the history once."""
+        state = await self.get(session_id)
+        if state.whole:
+            return state
+        full = SessionState()
+        # No await between the last look at `state.seq` and the adoption: nothing is folded twice or missed.
+        while full.seq < state.seq:
+            page = await self._log.read(
+                session=session_id, after=full.seq, upto=state.seq, limit=FOLDED_AT_ONCE
+            )
+            for event in page:
+                full.apply(event)
+        state.adopt(full)
+        return state
+
     def append(
         self, session_id: str, *facts: e.EventPayload, durable: bool = False
     ) -> asyncio.Future[list[e.Event]]:
-        """Append facts in one transaction, each with the event that led to it; see `EventLog.append`."""
+        """Append facts in one transaction, each with the event that led to it; see `EventLog.append`.
+
+        Facts of a run are logged under the session's lease; without one they are refused (`LeaseLost`).
+        """
+        drafts = self.drafts(session_id, facts)
+        if all(isinstance(fact, e.REQUESTS) for fact in facts):
+            return self._log.append(session_id, drafts, durable=durable)
+        return self._log.append(session_id, drafts, durable=durable, lease=self.leases.get(session_id))
+
+    def drafts(self, session_id: str, facts: Sequence[e.EventPayload]) -> list[e.Draft]:
+        """The facts with their causes."""
         state = self._live.get(session_id)
         causes = Causes() if state is None else state.causes
-        return self._log.append(
-            session_id, [e.Draft(fact, causes.of(fact)) for fact in facts], durable=durable
-        )
+        return [e.Draft(fact, causes.of(fact)) for fact in facts]
 
     def result(self, session_id: str, message_id: str) -> asyncio.Future[TurnResult]:
-        """How the turn of a prompt ends; a future, done at once if it has ended."""
+        """How the turn of a prompt will end."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
-        state = self._live.get(session_id)
-        if state is not None and message_id in state.results:
-            ended, seq = state.results[message_id]
-            future.set_result(_turn_result(session_id, ended, seq))
-        else:
-            self._waiters.setdefault((session_id, message_id), []).append(future)
+        self._waiters.setdefault((session_id, message_id), []).append(future)
+        return future
+
+    async def result_of_old(self, session_id: str, message_id: str) -> asyncio.Future[TurnResult]:
+        """The same for a prompt that was received before: done at once if its turn has ended."""
+        future = self.result(session_id, message_id)
+        event = await self._log.turn_end(session_id, message_id)
+        if event is not None and event.seq <= self._told and isinstance(event.payload, e.TurnEnded):
+            self._ended(session_id, event.payload, event.seq)
         return future
 
     def fail_waiters(self, session_id: str, error: Exception) -> None:
@@ -80,36 +140,50 @@ class Sessions:
                     future.set_exception(error)
                     future.exception()  # nobody may be waiting
 
-    def drop_waiters(self, session_id: str, message_id: str) -> None:
-        """A prompt was taken back: nobody gets a result for it."""
-        for future in self._waiters.pop((session_id, message_id), ()):
-            future.cancel()
-
     async def _load(self, session_id: str) -> SessionState:
-        if session_id in self._loading:
-            return await asyncio.shield(self._loading[session_id][0])
-        future: asyncio.Future[SessionState] = asyncio.get_running_loop().create_future()
-        meanwhile: list[e.Event] = []
-        self._loading[session_id] = (future, meanwhile)
+        loading = self._loading.get(session_id)
+        if loading is not None:
+            return await asyncio.shield(loading.state)
+        loading = self._loading[session_id] = _Loading()
+        return await self._fill(session_id, loading)
+
+    async def _fill(self, session_id: str, loading: _Loading) -> SessionState:
         try:
-            state = SessionState()
-            for event in await self._log.read(session=session_id):
-                state.apply(event)
-            for event in meanwhile:
-                if event.seq > state.seq:
-                    state.apply(event)
-            if state.session is None:
+            state = await self._read(session_id, self._told)
+            if state.session is None and not loading.meanwhile and self._log.read_only is None:
+                await self._log.catch_up()  # another process may have created it this moment
+            if state.session is None and not loading.meanwhile:
                 raise _not_found(session_id)
         except BaseException as error:
             del self._loading[session_id]
-            future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-            future.exception()  # whoever waits gets it; nobody may be waiting
+            loading.state.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+            loading.state.exception()  # whoever waits gets it; nobody may be waiting
             raise
         del self._loading[session_id]
         self._evict()
         self._live[session_id] = state
-        future.set_result(state)
+        for event, ours in loading.meanwhile:
+            self._fold(state, event, ours)
+        loading.state.set_result(state)
         return state
+
+    async def _read(self, session_id: str, upto: int) -> SessionState:
+        """The state at `upto`: newest good checkpoint, what its open turn and queue say, and the tail."""
+        bound = upto
+        while True:
+            found = await self._log.newest_checkpoint(session_id, upto=bound)
+            try:
+                body = None if found is None else found.body
+                needed = () if body is None else checkpoints.messages_needed(checkpoints.load(body))
+            except ValueError:  # checksummed, and still none of ours: an older one may do
+                bound = found.seq - 1 if found is not None else 0
+                continue
+            since = 0 if found is None else found.seq
+            earlier = (
+                await self._log.message_events(session_id, needed, upto=since) if needed else list[e.Event]()
+            )
+            tail = await self._log.read(session=session_id, after=since, upto=upto)
+            return checkpoints.open_partial(body, earlier, tail)
 
     def _evict(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -122,24 +196,49 @@ class Sessions:
             del self._live[session_id]
             self._asked.pop(session_id, None)
 
-    def _committed(self, events: Sequence[e.Event]) -> None:
+    def _committed(self, events: Sequence[e.Event], ours: bool) -> None:
         for event in events:
-            if event.session is None:
-                continue
-            if event.session in self._loading:
-                self._loading[event.session][1].append(event)
-                continue
-            state = self._live.get(event.session)
-            if state is None and event.index == 0:
-                state = self._live[event.session] = SessionState()
-            if state is None:
-                continue
-            state.apply(event)
-            self._bus.publish(event.session, updates_for(state, event, self.diffs_of(event)))
-            if isinstance(event.payload, e.TurnEnded):
-                self._ended(event.session, event.payload, event.seq)
-            elif isinstance(event.payload, e.SessionDeleted):
-                self.fail_waiters(event.session, _not_found(event.session))
+            self._take(event, ours)
+            self._told = event.seq
+
+    def _take(self, event: e.Event, ours: bool) -> None:
+        session_id = event.session
+        if session_id is None:
+            return
+        if session_id in self._loading:
+            self._loading[session_id].meanwhile.append((event, ours))
+            return
+        state = self._live.get(session_id)
+        if state is None and event.index == 0:
+            state = self._live[session_id] = SessionState()
+        if state is not None:
+            self._fold(state, event, ours)
+        elif self._bus.watched(session_id):
+            # Somebody looks at a session that another process drives and that is not in memory here.
+            loading = self._loading[session_id] = _Loading()
+            loading.meanwhile.append((event, ours))
+            self._supervisor.spawn(self._fill(session_id, loading), name=f"load {session_id}")
+
+    def _fold(self, state: SessionState, event: e.Event, ours: bool) -> None:
+        if event.seq <= state.seq:
+            return
+        state.apply(event)
+        session_id = state.info.id
+        self._bus.publish(session_id, updates_for(state, event, self.diffs_of(event)))
+        if not ours and (delta := text_delta(state, event)) is not None:
+            self._bus.publish(session_id, [delta])  # ours was shown as it streamed
+        match event.payload:
+            case e.TurnEnded() as fact:
+                self._ended(session_id, fact, event.seq)
+            case e.MessageUnqueued() as fact:
+                for future in self._waiters.pop((session_id, fact.message_id), ()):
+                    future.cancel()  # nobody gets a result for a prompt that was taken back
+            case e.SessionDeleted():
+                self.fail_waiters(session_id, _not_found(session_id))
+            case _:
+                pass
+        for heard in self._heard:
+            heard(state, event, ours)
 
     def _ended(self, session_id: str, fact: e.TurnEnded, seq: int) -> None:
         for future in self._waiters.pop((session_id, fact.message_id), ()):

@@ -89,11 +89,10 @@ async def subscribe(
     if command.session_id is not None:
         await sessions.get(command.session_id)
     start = await _start(log, command)
-    head = await log.last_seq()
     if start is None:
         # From here to the end nothing awaits: what is shown and what follows leave no gap.
+        head = sessions.told
         for state in sessions.all_live():
-            head = max(head, state.seq)
             if command.session_id in (None, state.info.id):
                 for item in catch_up(state, live.get(state.info.id)):
                     sink.push(item)
@@ -101,11 +100,11 @@ async def subscribe(
     waiting = _Waiting()
     detach = bus.attach(command.session_id, waiting)
     try:
-        head = await log.last_seq()
+        head = sessions.told
         session = ALL if command.session_id is None else command.session_id
         read = await log.read(session=session, after=start, upto=head)
         states = {
-            session_id: await sessions.get(session_id)
+            session_id: await sessions.whole(session_id)
             for session_id in dict.fromkeys(event.session for event in read)
             if session_id is not None and not await _gone(sessions, session_id)
         }

@@ -63,6 +63,13 @@ function M.stop()
   here().session:interrupt()
 end
 
+---Goes on with the interrupted turn, or with the held queue.
+function M.resume()
+  local chat = here()
+  chat:open({ focus = false })
+  chat.session:resume()
+end
+
 ---Answers the oldest open question.
 ---@param reply deskmate.Reply
 ---@param remark? string Told to the model with a rejection.

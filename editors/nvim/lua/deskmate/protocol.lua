@@ -327,7 +327,7 @@
 ---Something that `verify` found.
 ---@class (exact) deskmate.Problem
 ---@field seq integer Position in the folder's log; the only order there is.
----@field kind "link"|"gap"|"orphan"|"digest"|"object"|"readModel"|"payload" Which shape this is.
+---@field kind "link"|"gap"|"orphan"|"digest"|"object"|"readModel"|"payload"|"checkpoint" Which shape this is.
 ---@field detail string What exactly is meant.
 
 ---`deskmate/session/prompt`.
@@ -383,6 +383,12 @@
 ---@field reply deskmate.Reply The answer.
 ---@field input? table<string, any> The arguments.
 ---@field message? string The words for it.
+
+---`deskmate/session/resume`: goes on with the interrupted turn, else starts a held queue.
+---@class (exact) deskmate.Resume
+---@field sessionId string The session.
+---@field partialResultToken? string|integer Updates come as `$/progress` under it.
+---@field workDoneToken? string|integer Work-done progress comes under it.
 
 ---One conversation with its work context, in one workspace folder.
 ---@class (exact) deskmate.Session
@@ -595,6 +601,7 @@ return {
     "deskmate/session/update",
     "deskmate/session/delete",
     "deskmate/session/prompt",
+    "deskmate/session/resume",
     "deskmate/session/interrupt",
     "deskmate/session/unqueue",
     "deskmate/session/subscribe",

@@ -166,6 +166,20 @@ function Session:interrupt()
   end)
 end
 
+---Goes on with a turn that was interrupted or cut off, else lets a held queue go on. A running turn is joined.
+function Session:resume()
+  self:ensure(function(client, failure)
+    if not client then
+      return client_.notify(failure)
+    end
+    client_.request(client, "deskmate/session/resume", { sessionId = self.id }, function(_, refused)
+      if refused then
+        client_.notify(refused)
+      end
+    end)
+  end)
+end
+
 ---Whether it is followed at a server: at this one, or at any.
 ---@param client_id? integer
 ---@return boolean

@@ -7,7 +7,9 @@ from deskmate_session.model import events as e
 from deskmate_session.model.messages import FileDiff
 
 
-def authored(facts: Iterable[e.ChangeApplied]) -> dict[str, tuple[str | None, str | None]]:
+def authored(
+    facts: Iterable[e.ChangeApplied | e.ChangeObserved],
+) -> dict[str, tuple[str | None, str | None]]:
     """By URI: the object hash before the first and after the last change. What came out even is left out."""
     spans: dict[str, tuple[str | None, str | None]] = {}
     for fact in facts:

@@ -18,14 +18,17 @@ def status_view(state: SessionState) -> SessionStatus:
 
 def queue_view(state: SessionState) -> Queue:
     """The prompts that wait, in order."""
+    messages = state.conversation.messages
     prompts = tuple(
-        QueuedPrompt(message_id=message_id, text=_first_text(state.conversation.messages[message_id]))
+        QueuedPrompt(message_id=message_id, text=_first_text(messages.get(message_id)))
         for message_id in state.queue
     )
     return Queue(held=state.held, prompts=prompts)
 
 
-def _first_text(message: MessageState) -> str:
+def _first_text(message: MessageState | None) -> str:
+    if message is None:
+        return ""
     texts = (part.text for part in message.parts if isinstance(part, TextState))
     text = " ".join(next(texts, "").split())
     return text if len(text) <= MAX_QUEUED_TEXT else text[: MAX_QUEUED_TEXT - 1] + "…"

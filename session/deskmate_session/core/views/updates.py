@@ -64,18 +64,36 @@ def updates_for(state: SessionState, event: e.Event, diffs: Sequence[FileDiff] =
                 _status(sid, None, status_view(state)),
             ]
         case e.InterruptRequested():
-            return [_status(sid, seq, status_view(state))]
-        case e.MessageUnqueued() | e.QueueHeld():
+            stopping = _status(sid, seq, status_view(state))
+            held = u.QueueUpdate(session_id=sid, queue=queue_view(state))
+            return [stopping, held] if state.queue else [stopping]
+        case e.MessageUnqueued() | e.QueueHeld() | e.QueueReleased():
             return [u.QueueUpdate(session_id=sid, seq=seq, queue=queue_view(state))]
         case e.TurnEnded():
             return [
                 _status(sid, seq, status_view(state)),
                 u.UsageUpdate(session_id=sid, usage=state.usage),
             ]
-        case e.PartEnded() | e.ChangeStarted() | e.ChangeApplied() | e.ChangeRefused() | e.UnknownPayload():
+        case (
+            e.PartEnded()
+            | e.ChangeStarted()
+            | e.ChangeApplied()
+            | e.ChangeRefused()
+            | e.ChangeObserved()
+            | e.LogSalvaged()
+            | e.UnknownPayload()
+        ):
             return [_logged(sid, event)]
         case _:
             assert_never(payload)
+
+
+def text_delta(state: SessionState, event: e.Event) -> u.Delta | None:
+    """The text batch of an answer that streams in another process; here it is the only sight of its text."""
+    fact = event.payload
+    if not isinstance(fact, e.PartAppended):
+        return None
+    return u.Delta(state.info.id, fact.message_id, fact.part_id, "text", fact.offset, fact.text)
 
 
 def _message(state: SessionState, message_id: str, seq: int | None) -> u.MessageUpdate | None:

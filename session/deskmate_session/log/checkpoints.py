@@ -1,0 +1,64 @@
+"""Where states to open from are kept. What a body holds is `core.checkpoints`'s; here it is bytes.
+
+A checkpoint is made of events and can be made again, so it is never trusted: its checksum, its shape's
+version and the hash of its last event must all fit, else it is passed over as if it were not there.
+"""
+
+import hashlib
+import sqlite3
+from dataclasses import dataclass
+
+from deskmate_session.errors import LogError
+
+KEPT = 2
+"""Checkpoints of a session that stay: the newest, and one to fall back on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A state as of `seq`."""
+
+    seq: int
+    body: bytes
+
+
+def checksum(session: str, seq: int, hash: bytes, schema: int, body: bytes) -> bytes:
+    """Return the SHA-256 over all that a checkpoint's row holds."""
+    return hashlib.sha256(f"{session}\n{seq}\n{schema}\n".encode() + hash + body).digest()
+
+
+def put(conn: sqlite3.Connection, session: str, seq: int, schema: int, body: bytes) -> None:
+    """Store a checkpoint, then point to it, then drop all but the newest `KEPT`. In the caller's transaction.
+
+    Raises `LogError` where `seq` is no event of the session.
+    """
+    row = conn.execute("select hash from events where seq = ? and session = ?", (seq, session)).fetchone()
+    if row is None:
+        raise LogError(f"event {seq} is none of session {session!r}: no checkpoint can end there")
+    values = (session, seq, row[0], schema, body, checksum(session, seq, row[0], schema, body))
+    conn.execute("insert or replace into checkpoints values (?, ?, ?, ?, ?, ?)", values)
+    conn.execute(
+        "insert into newest_checkpoint values (?, ?) on conflict do update set seq = max(seq, excluded.seq)",
+        (session, seq),
+    )
+    conn.execute(
+        "delete from checkpoints where session = ?1 and seq not in"
+        " (select seq from checkpoints where session = ?1 order by seq desc limit ?2)",
+        (session, KEPT),
+    )
+
+
+def newest(conn: sqlite3.Connection, session: str, schema: int, upto: int | None = None) -> Checkpoint | None:
+    """Return the newest good checkpoint with seq ≤ upto; None where there is none."""
+    rows = conn.execute(
+        # Up to the pointer: it moves last.
+        "select c.seq, c.hash, c.body, c.checksum from checkpoints c"
+        " join newest_checkpoint n on n.session = c.session and c.seq <= n.seq"
+        " join events e on e.seq = c.seq and e.session = c.session and e.hash = c.hash"
+        " where c.session = ?1 and c.schema = ?2 and (?3 is null or c.seq <= ?3) order by c.seq desc",
+        (session, schema, upto),
+    )
+    for seq, hash, body, sum in rows:
+        if checksum(session, seq, hash, schema, body) == sum:
+            return Checkpoint(seq, body)
+    return None
