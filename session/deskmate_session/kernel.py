@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,8 @@ from deskmate_session.config import agents, layers
 from deskmate_session.config.layers import config_home, state_home
 from deskmate_session.core import decide
 from deskmate_session.core.context.system import Environment
-from deskmate_session.core.conversation import MessageState
 from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
-from deskmate_session.core.state import SessionState
-from deskmate_session.core.views.timeline import fold
 from deskmate_session.errors import Conflict, Rejected
 from deskmate_session.log.store import EventLog, Fault
 from deskmate_session.log.survey import FolderLog, sqlite_version, survey
@@ -27,16 +24,13 @@ from deskmate_session.model import commands as c
 from deskmate_session.model import events as e
 from deskmate_session.model import queries as q
 from deskmate_session.model.base import Wire
-from deskmate_session.model.messages import Accepted, Session
-from deskmate_session.model.ports import ToolLimits
+from deskmate_session.model.messages import Session
 from deskmate_session.model.settings import Settings
-from deskmate_session.model.updates import AcceptedUpdate
 from deskmate_session.providers.registry import KeySource, Registry
 from deskmate_session.providers.transfer import is_local
-from deskmate_session.runtime import watch
+from deskmate_session.runtime import catalog, place, watch
 from deskmate_session.runtime.asks import Asks
 from deskmate_session.runtime.bus import Bus, Sink
-from deskmate_session.runtime.call_context import Place
 from deskmate_session.runtime.calls import Calls
 from deskmate_session.runtime.changes import Changes
 from deskmate_session.runtime.checkpointing import Checkpointing
@@ -45,6 +39,7 @@ from deskmate_session.runtime.infer import Inference
 from deskmate_session.runtime.loop import Loop
 from deskmate_session.runtime.notices import Notice, Notices
 from deskmate_session.runtime.options import KernelOptions, Turn
+from deskmate_session.runtime.prompts import Prompts
 from deskmate_session.runtime.reads import Reads
 from deskmate_session.runtime.recovery import Recovery
 from deskmate_session.runtime.sessions import Sessions
@@ -70,10 +65,6 @@ __all__ = [
     "state_home",
     "survey",
 ]
-
-
-_SHORTEST_SECRET = 8
-"""Characters; a shorter value of the environment is no key, only a common word that stands in one."""
 
 
 class Kernel:
@@ -128,12 +119,15 @@ class Kernel:
             host=options.host,
             tools=tools,
             rules=(*rules_from(settings.permission), *options.rules),
-            place=self._place(settings),
+            place=place.of(options, self.folder, str(state_dir)),
             supervisor=self._supervisor,
         )
         loop = Loop(self._sessions, calls, inference, agents.agents(), self._providers.resolve, log.owner)
         recovery = Recovery(self._sessions, self._objects, calls.effect, self._notices)
         self._coordinator = Coordinator(log, self._sessions, loop, recovery, self._supervisor, options.ids)
+        self._prompts = Prompts(
+            log, self._sessions, self._bus, self._coordinator, options.ids, self._live, self._check
+        )
         Checkpointing(log, self._sessions, self._supervisor, settings.checkpoint.interval)
         for notice in log.notices:
             self._notices.tell("warning", notice)
@@ -198,48 +192,18 @@ class Kernel:
 
         Raises `Rejected`: `sessionNotFound`, `noModel`, `conflict` (the id belongs to another prompt).
         """
-        state = await self._sessions.get(command.session_id)
-        if (known := await self._received(state, command)) is not None:
-            return await self._again(state, known, sink)
-        self._check(command.agent, command.model or state.info.model)
-        if command.delivery == "interrupt":
-            await self._coordinator.interrupt(command.session_id)
-        message_id = command.message_id or self._options.ids.new("msg")
-        facts = decide.receive(state, command, message_id, self._options.ids)
-        try:
-            return await self._begin(state, message_id, facts, sink)
-        except Conflict:  # the same prompt came twice at once, maybe through another process
-            if (known := await self._received(state, command)) is None:
-                raise
-            return await self._again(state, known, sink)
+        return await self._prompts.prompt(command, sink)
 
     async def resume(self, command: c.Resume, sink: Sink | None = None) -> Turn:
         """Go on with the interrupted turn, or let a held queue go on; a running turn is joined.
 
         Raises `Rejected` (`conflict`) when there is nothing to go on with.
         """
-        state = await self._sessions.get(command.session_id)
-        await self._coordinator.settle_dead(command.session_id)
-        if state.turn is not None:
-            prompt = state.conversation.messages[state.turn.message_id]
-            return await self._again(state, prompt, sink)
-        facts = decide.resume(state, self._options.ids)
-        match facts[0]:
-            case e.MessageReceived(message_id=message_id):
-                return await self._begin(state, message_id, facts, sink)
-            case _:
-                await self._coordinator.request(command.session_id, facts)
-                prompt = state.conversation.messages[state.queue[0] if state.queue else ""]
-                return await self._again(state, prompt, sink)
+        return await self._prompts.resume(command, sink)
 
     async def unqueue(self, session_id: str, message_id: str) -> bool:
         """Take back a waiting prompt; False when it is not waiting any more."""
-        await self._sessions.get(session_id)
-        try:
-            await self._coordinator.tell(session_id, e.MessageUnqueued(message_id=message_id))
-        except Conflict:
-            return False
-        return True
+        return await self._prompts.unqueue(session_id, message_id)
 
     def turn_of(self, session_id: str) -> str | None:
         """The prompt whose turn is running."""
@@ -258,7 +222,7 @@ class Kernel:
             case q.ListAsks():
                 return q.AskList(asks=await self._asks.open_asks(query.session_id))
             case q.GetCatalog():
-                return self._catalog()
+                return catalog.view(agents.agents().values(), self._providers.models(), self._tools)
             case _:
                 return await self._reads.query(query)
 
@@ -326,89 +290,6 @@ class Kernel:
         resolved = self._providers.resolve(model)
         self._supervisor.spawn(resolved.provider.load(), name=f"load {resolved.provider.name}")
         return f"{resolved.provider.name}/{resolved.model}"
-
-    async def _received(self, state: SessionState, command: c.Prompt) -> MessageState | None:
-        """The prompt that was received under this id before, or None. Raises `Rejected` (`conflict`) if it
-        held other parts."""
-        if command.message_id is None:
-            return None
-        known = state.conversation.messages.get(command.message_id)
-        if known is None:  # it may be older than what is in memory, or another process logged it just now
-            known = fold(await self._log.message_events(state.info.id, [command.message_id])).messages.get(
-                command.message_id
-            )
-        return known and decide.repeated(known, command)
-
-    async def _begin(
-        self, state: SessionState, message_id: str, facts: Sequence[e.EventPayload], sink: Sink | None
-    ) -> Turn:
-        """Log a prompt and see that it runs."""
-        session_id = state.info.id
-        detach = self._show(state, message_id, sink)
-        try:
-            events = await self._coordinator.request(session_id, facts)
-        except BaseException:
-            detach()
-            raise
-        result = self._sessions.result(session_id, message_id)
-        accepted = Accepted(session_id=session_id, message_id=message_id, seq=events[0].seq)
-        return Turn(accepted, result, repeated=False, detach=detach)
-
-    async def _again(self, state: SessionState, prompt: MessageState, sink: Sink | None) -> Turn:
-        """A prompt once more: it runs once, and every request gets the one result."""
-        session_id, message_id = state.info.id, prompt.id
-        if sink is not None:
-            sink.push(AcceptedUpdate(session_id=session_id, seq=prompt.seq, message_id=message_id))
-            if state.turn is not None and state.turn.message_id == message_id:
-                for item in watch.catch_up(state, self._live.get(session_id)):
-                    sink.push(item)
-        detach = self._show(state, message_id, sink)
-        result = await self._sessions.result_of_old(session_id, message_id)
-        if message_id in state.queue and state.held:
-            # Who sends it again wants it to run.
-            await self._coordinator.request(session_id, [e.QueueReleased()])
-        else:
-            self._coordinator.join(session_id)
-        accepted = Accepted(session_id=session_id, message_id=message_id, seq=prompt.seq)
-        return Turn(accepted, result, repeated=True, detach=detach)
-
-    def _show(self, state: SessionState, message_id: str, sink: Sink | None) -> Callable[[], None]:
-        if sink is None:
-            return lambda: None
-        return self._bus.attach(state.info.id, watch.PromptSink(sink, state, message_id))
-
-    def _catalog(self) -> q.Catalog:
-        return q.Catalog(
-            agents=tuple(
-                q.CatalogAgent(name=agent.name, description=agent.description)
-                for agent in agents.agents().values()
-            ),
-            models=tuple(
-                q.CatalogModel(id=choice.id, context_window=choice.info.context_window)
-                for choice in self._providers.models()
-            ),
-            tools=tuple(
-                q.CatalogTool(name=spec.name, description=spec.description.partition("\n")[0])
-                for spec in self._tools
-            ),
-        )
-
-    def _place(self, settings: Settings) -> Place:
-        roots = (self.folder, *(str(Path(root).resolve()) for root in self._options.roots))
-        limits = ToolLimits(
-            file_timeout_ms=settings.tools.file_timeout_ms,
-            command_timeout_ms=settings.tools.command_timeout_ms,
-            output_max_lines=settings.tools.output_max_lines,
-            output_max_bytes=settings.tools.output_max_bytes,
-        )
-        secrets = [provider.api_key or "" for provider in settings.providers.values()]
-        secrets += [value for provider in settings.providers.values() for value in provider.headers.values()]
-        environment = {
-            name: value
-            for name, value in self._options.environment.items()
-            if not (len(value) >= _SHORTEST_SECRET and any(value in secret for secret in secrets))
-        }
-        return Place(self.folder, tuple(dict.fromkeys(roots)), str(self.state_dir), limits, environment)
 
 
 def state_dir_name(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """What a running call gets from the host."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,22 +12,11 @@ from deskmate_session.model.messages import ToolDetail
 from deskmate_session.model.permissions import Action, PermissionRequest, Rule
 from deskmate_session.model.ports import Host, ToolLimits
 from deskmate_session.runtime.changes import Author, Changes
+from deskmate_session.runtime.place import Place
 from deskmate_session.workspace import files
 
-_SECRET_SUFFIXES = ("_API_KEY", "_AUTH_TOKEN")
 _KEPT_OUTPUT = 20_000
 """Code points of a cut call's output that are kept at each end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a session works."""
-
-    folder: str
-    roots: tuple[str, ...]
-    state_dir: str
-    limits: ToolLimits
-    environment: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -73,9 +62,8 @@ class CallContext:
         return self.place.limits
 
     def environment(self) -> dict[str, str]:
-        """The server's environment without what looks like a provider's key."""
-        kept = {key: value for key, value in self.place.environment.items() if not _is_secret(key)}
-        return {**kept, "DESKMATE_CALL": self.call_id}
+        """What a child gets: the place's environment, and the mark by which it is found."""
+        return {**self.place.environment, "DESKMATE_CALL": self.call_id}
 
     def seen(self, uri: str) -> str | None:
         entry = self.state.work_context.files.get(uri)
@@ -106,7 +94,3 @@ class CallContext:
         written, update = await self.changes.write(self.author, path, text, basis)
         self.updates.append(update)
         return written
-
-
-def _is_secret(name: str) -> bool:
-    return name.endswith(_SECRET_SUFFIXES) or name.startswith("ANTHROPIC_")

@@ -17,9 +17,10 @@ from deskmate_session.model.ports import Effect, Host, Prepared, Tool, ToolResul
 from deskmate_session.model.updates import Delta
 from deskmate_session.runtime.asks import Asks, By
 from deskmate_session.runtime.bus import Bus
-from deskmate_session.runtime.call_context import CallContext, Place
+from deskmate_session.runtime.call_context import CallContext
 from deskmate_session.runtime.changes import Author, Changes
 from deskmate_session.runtime.control import TurnControl
+from deskmate_session.runtime.place import Place
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
 from deskmate_session.tools.registry import Registry, parse_args
