@@ -20,9 +20,7 @@ from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.errors import Conflict, Rejected
 from deskmate_session.log.store import EventLog, Fault
 from deskmate_session.log.survey import FolderLog, sqlite_version, survey
-from deskmate_session.model import commands as c
-from deskmate_session.model import events as e
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, events as e, queries as q
 from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Session
 from deskmate_session.model.settings import Settings
@@ -44,8 +42,7 @@ from deskmate_session.runtime.reads import Reads
 from deskmate_session.runtime.recovery import Recovery
 from deskmate_session.runtime.sessions import Sessions
 from deskmate_session.supervisor import Supervisor
-from deskmate_session.tools.registry import Registry as Tools
-from deskmate_session.tools.registry import default_tools
+from deskmate_session.tools.registry import Registry as Tools, default_tools
 from deskmate_session.workspace import paths
 from deskmate_session.workspace.locks import FileLocks
 from deskmate_session.workspace.objects import Objects

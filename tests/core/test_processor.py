@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.core.processor import BATCH_CHARS, BATCH_MS, AnswerProcessor, parse_arguments
 from deskmate_session.core.views.timeline import message_view

@@ -3,8 +3,7 @@
 import itertools
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.core.context.project import NO_OUTPUT, project
 from deskmate_session.core.context.system import Environment, system_blocks

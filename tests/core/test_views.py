@@ -13,9 +13,7 @@ from deskmate_session.core.views.session import queue_view, status_view
 from deskmate_session.core.views.timeline import summary
 from deskmate_session.core.views.updates import text_delta, updates_for
 from deskmate_session.errors import Rejected
-from deskmate_session.model import commands as c
-from deskmate_session.model import events as e
-from deskmate_session.model import updates as u
+from deskmate_session.model import commands as c, events as e, updates as u
 from deskmate_session.model.messages import (
     Ask,
     FileDiff,

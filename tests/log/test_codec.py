@@ -6,8 +6,7 @@ import math
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.errors import LogCorrupt
 from deskmate_session.log import chain, codec

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from deskmate_session.core import plan
 from deskmate_session.core.checkpoints import dump, load, messages_needed, open_partial

@@ -4,12 +4,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.core.views.timeline import message_view
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.messages import TextInput
 from deskmate_session.model.updates import Delta, PartUpdate
 from tests.runtime.support import Seen, create, folded, kernel, prompt, read_log

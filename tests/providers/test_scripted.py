@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.errors import ConfigError, ProviderError
 from deskmate_session.model.ports import ModelCall, ModelMessage, ModelResult, ModelText

@@ -4,8 +4,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_session.errors import ProviderError
 from deskmate_session.providers.sse import SseReader

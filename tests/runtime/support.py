@@ -10,8 +10,7 @@ from deskmate_session.config.layers import load
 from deskmate_session.core.state import SessionState
 from deskmate_session.kernel import Kernel, KernelOptions
 from deskmate_session.log.store import EventLog
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.events import Event
 from deskmate_session.model.messages import TextInput, TurnResult
 from deskmate_session.model.updates import Delta, Updated

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskmate_session.errors import Rejected
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.messages import FileInput, TextInput, TextPart, ToolPart, ToolState, Usage
 from deskmate_session.model.updates import AcceptedUpdate, Delta, MessageUpdate
 from tests.runtime.support import Seen, create, folded, kernel, logged, prompt, read_log

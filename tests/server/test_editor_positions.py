@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from deskmate_server.editor.positions import Encoding, Position, line_starts, offset_at, position_at, units
 

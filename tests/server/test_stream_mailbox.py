@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_server.stream.mailbox import MAX_WAITING, Mailbox
 from deskmate_session.model.messages import TextPart

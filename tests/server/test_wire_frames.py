@@ -1,8 +1,7 @@
 """The frame parser: whatever the bytes and however they are cut, the next good message is found."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from deskmate_server.wire.frames import Frame, FrameParser, NoLength, Oversize, encode_frame
 from deskmate_server.wire.jsontext import dumps, loads

@@ -25,8 +25,7 @@ from deskmate_session.kernel import (
     sqlite_version,
     state_home,
 )
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.settings import Settings
 
 _ENV = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -17,8 +17,7 @@ from deskmate_server.cli.opening import failed, opened, settings
 from deskmate_server.cli.output import Output, complain, one_line, stderr, stdout
 from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.kernel import Kernel
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.messages import Ask, TextInput, TurnResult
 from deskmate_session.model.permissions import Action, Rule
 from deskmate_session.model.updates import AskUpdate, Delta, Updated

@@ -12,8 +12,7 @@ from deskmate_server.cli.output import Output, complain, harmless, one_line, sho
 from deskmate_server.cli.story import printed, story
 from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.kernel import Kernel, state_home, survey
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.events import ChangeApplied, LoggedEvent
 from deskmate_session.model.messages import FileDiff, Session
 

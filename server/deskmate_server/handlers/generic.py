@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskmate_server.handlers.attachment import Attachment
 from deskmate_server.wire.errors import invalid_params
-from deskmate_session.model import commands as c
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.base import Wire
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from deskmate_session.core.conversation import MessageState, TextState
 from deskmate_session.core.state import SessionState
 from deskmate_session.errors import Rejected
-from deskmate_session.model import commands as c
-from deskmate_session.model import events as e
+from deskmate_session.model import commands as c, events as e
 from deskmate_session.model.messages import FileInput, FilePart, Part, PartInput, TextInput, TextPart
 from deskmate_session.model.ports import Ids
 

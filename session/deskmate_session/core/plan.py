@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from deskmate_session.core.conversation import CallState, MessageState
 from deskmate_session.core.state import SessionState, TurnState
-from deskmate_session.model.messages import Finish as TurnFinish
-from deskmate_session.model.messages import TurnError
+from deskmate_session.model.messages import Finish as TurnFinish, TurnError
 from deskmate_session.model.ports import Effect
 
 MAX_PARALLEL = 8

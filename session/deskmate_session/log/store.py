@@ -12,18 +12,13 @@ from typing import Any, Self, TypeVar
 from deskmate_session.core.checkpoints import SCHEMA
 from deskmate_session.errors import LeaseLost, LogError, LogReadOnly
 from deskmate_session.log import checkpoints, database, leases
-from deskmate_session.log.appends import Append, Appends, Entry, Outcome
-from deskmate_session.log.appends import Requested as Requested
+from deskmate_session.log.appends import Append, Appends, Entry, Outcome, Requested as Requested
 from deskmate_session.log.checkpoints import Checkpoint as Checkpoint
 from deskmate_session.log.faults import Fault as Fault
 from deskmate_session.log.follow import Others
 from deskmate_session.log.leases import Lease as Lease
 from deskmate_session.log.owners import Owner
-from deskmate_session.log.reading import ALL as ALL
-from deskmate_session.log.reading import PAGE as PAGE
-from deskmate_session.log.reading import Head as Head
-from deskmate_session.log.reading import LogReader
-from deskmate_session.log.reading import Which as Which
+from deskmate_session.log.reading import ALL as ALL, PAGE as PAGE, Head as Head, LogReader, Which as Which
 from deskmate_session.log.writer import Job, Writer
 from deskmate_session.model.events import REQUESTS, Draft, Event
 from deskmate_session.model.ports import Clock, Ids

@@ -1,110 +1,56 @@
-"""The closed union of facts: what the log holds. The payloads themselves stand in `payloads.py`."""
+"""The closed union of facts: what the log holds. The payloads themselves stand in `payloads/`."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from deskmate_session.model.base import Wire
-from deskmate_session.model.payloads import (
-    AskOpened as AskOpened,
-)
-from deskmate_session.model.payloads import (
-    AskReplied as AskReplied,
-)
-from deskmate_session.model.payloads import (
-    CallCompleted as CallCompleted,
-)
-from deskmate_session.model.payloads import (
-    CallFailed as CallFailed,
-)
-from deskmate_session.model.payloads import (
+from deskmate_session.model.payloads.answers import (
     CallRequested as CallRequested,
-)
-from deskmate_session.model.payloads import (
-    CallStarted as CallStarted,
-)
-from deskmate_session.model.payloads import (
-    ChangeApplied as ChangeApplied,
-)
-from deskmate_session.model.payloads import (
-    ChangeObserved as ChangeObserved,
-)
-from deskmate_session.model.payloads import (
-    ChangeRefused as ChangeRefused,
-)
-from deskmate_session.model.payloads import (
-    ChangeStarted as ChangeStarted,
-)
-from deskmate_session.model.payloads import (
-    ContextConstructed as ContextConstructed,
-)
-from deskmate_session.model.payloads import (
-    Fold as Fold,
-)
-from deskmate_session.model.payloads import (
-    InterruptRequested as InterruptRequested,
-)
-from deskmate_session.model.payloads import (
-    LeftOut as LeftOut,
-)
-from deskmate_session.model.payloads import (
-    LogSalvaged as LogSalvaged,
-)
-from deskmate_session.model.payloads import (
-    LostEvents as LostEvents,
-)
-from deskmate_session.model.payloads import (
-    MessageReceived as MessageReceived,
-)
-from deskmate_session.model.payloads import (
-    MessageUnqueued as MessageUnqueued,
-)
-from deskmate_session.model.payloads import (
     ModelFailed as ModelFailed,
-)
-from deskmate_session.model.payloads import (
     ModelResponded as ModelResponded,
-)
-from deskmate_session.model.payloads import (
     PartAppended as PartAppended,
-)
-from deskmate_session.model.payloads import (
     PartEnded as PartEnded,
-)
-from deskmate_session.model.payloads import (
     PartStarted as PartStarted,
 )
-from deskmate_session.model.payloads import (
+from deskmate_session.model.payloads.base import (
+    Fold as Fold,
     Payload as Payload,
-)
-from deskmate_session.model.payloads import (
-    QueueHeld as QueueHeld,
-)
-from deskmate_session.model.payloads import (
-    QueueReleased as QueueReleased,
-)
-from deskmate_session.model.payloads import (
-    ReadFile as ReadFile,
-)
-from deskmate_session.model.payloads import (
-    SessionCreated as SessionCreated,
-)
-from deskmate_session.model.payloads import (
-    SessionDeleted as SessionDeleted,
-)
-from deskmate_session.model.payloads import (
-    SessionUpdated as SessionUpdated,
-)
-from deskmate_session.model.payloads import (
-    TurnEnded as TurnEnded,
-)
-from deskmate_session.model.payloads import (
-    TurnStarted as TurnStarted,
-)
-from deskmate_session.model.payloads import (
     UnknownPayload as UnknownPayload,
 )
-from deskmate_session.model.payloads import (
+from deskmate_session.model.payloads.calls import (
+    AskOpened as AskOpened,
+    AskReplied as AskReplied,
+    CallCompleted as CallCompleted,
+    CallFailed as CallFailed,
+    CallStarted as CallStarted,
+    ReadFile as ReadFile,
+)
+from deskmate_session.model.payloads.changes import (
+    ChangeApplied as ChangeApplied,
+    ChangeObserved as ChangeObserved,
+    ChangeRefused as ChangeRefused,
+    ChangeStarted as ChangeStarted,
     WorkContextUpdated as WorkContextUpdated,
+)
+from deskmate_session.model.payloads.log import (
+    LogSalvaged as LogSalvaged,
+    LostEvents as LostEvents,
+)
+from deskmate_session.model.payloads.sessions import (
+    SessionCreated as SessionCreated,
+    SessionDeleted as SessionDeleted,
+    SessionUpdated as SessionUpdated,
+)
+from deskmate_session.model.payloads.turns import (
+    ContextConstructed as ContextConstructed,
+    InterruptRequested as InterruptRequested,
+    LeftOut as LeftOut,
+    MessageReceived as MessageReceived,
+    MessageUnqueued as MessageUnqueued,
+    QueueHeld as QueueHeld,
+    QueueReleased as QueueReleased,
+    TurnEnded as TurnEnded,
+    TurnStarted as TurnStarted,
 )
 
 EventPayload = (

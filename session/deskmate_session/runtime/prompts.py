@@ -9,8 +9,7 @@ from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.timeline import fold
 from deskmate_session.errors import Conflict
 from deskmate_session.log.store import EventLog
-from deskmate_session.model import commands as c
-from deskmate_session.model import events as e
+from deskmate_session.model import commands as c, events as e
 from deskmate_session.model.messages import Accepted
 from deskmate_session.model.ports import Ids
 from deskmate_session.model.updates import AcceptedUpdate

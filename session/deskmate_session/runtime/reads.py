@@ -8,9 +8,7 @@ from deskmate_session.core.views.timeline import fold, message_view
 from deskmate_session.errors import Rejected
 from deskmate_session.log.rows import logged
 from deskmate_session.log.store import ALL, EventLog
-from deskmate_session.model import commands as c
-from deskmate_session.model import events as e
-from deskmate_session.model import queries as q
+from deskmate_session.model import commands as c, events as e, queries as q
 from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Message
 from deskmate_session.runtime.changes import Changes

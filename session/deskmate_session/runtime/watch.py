@@ -8,8 +8,7 @@ from deskmate_session.core.views.timeline import message_view, part_view
 from deskmate_session.core.views.updates import updates_for
 from deskmate_session.errors import Rejected
 from deskmate_session.log.store import ALL, EventLog
-from deskmate_session.model import events as e
-from deskmate_session.model import updates as u
+from deskmate_session.model import events as e, updates as u
 from deskmate_session.model.messages import Message, Part, ReasoningPart, TextPart, ToolPart
 from deskmate_session.model.queries import Subscribe
 from deskmate_session.runtime.bus import Bus, Item, Sink

@@ -9,8 +9,7 @@ from deskmate_session.core.conversation import MessageState
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.session import queue_view, status_view
 from deskmate_session.core.views.timeline import message_view, part_view
-from deskmate_session.model import events as e
-from deskmate_session.model import updates as u
+from deskmate_session.model import events as e, updates as u
 from deskmate_session.model.messages import FileDiff, SessionStatus
 
 
