@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import flood, idle, latency, paced, start, steps
+from benchmarks import appends, delivery, flood, idle, latency, opening, paced, size, start, steps, takeover
 from benchmarks.bench import Bench
 from benchmarks.table import Row, machine, render
 
@@ -23,6 +23,11 @@ NAMES: dict[str, Callable[[Bench], list[Row]]] = {
     "flood": flood.run,
     "steps": steps.run,
     "paced": paced.run,
+    "appends": appends.run,
+    "opening": opening.run,
+    "size": size.run,
+    "delivery": delivery.run,
+    "takeover": takeover.run,
 }
 
 

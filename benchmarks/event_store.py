@@ -23,7 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "session"))
 from deskmate_session.ids import RandomIds
 from deskmate_session.log import chain, codec
 from deskmate_session.log.store import EventLog
-from deskmate_session.model.events import ContextConstructed, Draft, PartAppended, SessionCreated
+from deskmate_session.model.events import (
+    ContextConstructed,
+    Draft,
+    PartAppended,
+    SessionCreated,
+    SessionUpdated,
+)
 
 EVENTS = 14_000
 SESSION = "ses_bench"
@@ -167,16 +173,16 @@ def blocking(kind: type[Memory] | type[JsonLines], folder: Path) -> dict[str, fl
 
 async def sqlite(folder: Path) -> dict[str, float]:
     log = await EventLog.open(folder, Clock(), RandomIds())
-    await log.append(SESSION, [created()])
-    await asyncio.gather(*(log.append(SESSION, [message(n)]) for n in range(EVENTS // 10)))
+    lease = (await log.request(SESSION, [created()])).lease
+    await asyncio.gather(*(log.append(SESSION, [message(n)], lease=lease) for n in range(EVENTS // 10)))
     start = time.perf_counter()
-    await asyncio.gather(*(log.append(SESSION, [part(n)]) for n in range(EVENTS)))
+    await asyncio.gather(*(log.append(SESSION, [part(n)], lease=lease) for n in range(EVENTS)))
     many = time.perf_counter() - start
     waits: dict[bool, list[float]] = {False: [], True: []}
     for durable, found in waits.items():
         for n in range(1_000):
             start = time.perf_counter()
-            await log.append(SESSION, [part(n)], durable=durable)
+            await log.append(SESSION, [part(n)], durable=durable, lease=lease)
             found.append(time.perf_counter() - start)
     start = time.perf_counter()
     await log.read(SESSION, limit=EVENTS)
@@ -222,7 +228,9 @@ def write(kind: str, folder: Path) -> None:
 async def write_sqlite(folder: Path) -> None:
     log = await EventLog.open(folder, Clock(), RandomIds())
     for n in range(EACH):
-        print((await log.append(SESSION, [part(n)]))[0].index, flush=True)
+        # What any process may append; all else needs the session's lease, which one has at a time.
+        renamed = Draft(SessionUpdated(title=f"{n} the quick brown fox jumps over the lazy dog; " * 5))
+        print((await log.append(SESSION, [renamed]))[0].index, flush=True)
     await log.close()
 
 

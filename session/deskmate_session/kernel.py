@@ -89,9 +89,8 @@ class Kernel:
         self._objects = Objects(state_dir)
         self._providers = Registry(settings, options.environment)
         self._live: dict[str, AnswerProcessor] = {}
-        changes = Changes(
-            log, self._sessions, self._objects, FileLocks(str(options.state_home / "locks")), options.host
-        )
+        locks = FileLocks(str(options.state_home / "locks"))
+        changes = Changes(log, self._sessions, self._objects, locks, options.host)
         self._reads = Reads(log, self._sessions, self._objects, changes, self._live, self.folder)
         tools = Tools(default_tools())
         self._tools = specs = tools.specs()
@@ -120,7 +119,7 @@ class Kernel:
             supervisor=self._supervisor,
         )
         loop = Loop(self._sessions, calls, inference, agents.agents(), self._providers.resolve, log.owner)
-        recovery = Recovery(self._sessions, self._objects, calls.effect, self._notices)
+        recovery = Recovery(self._sessions, self._objects, locks, calls.effect, self._notices)
         self._coordinator = Coordinator(log, self._sessions, loop, recovery, self._supervisor, options.ids)
         self._prompts = Prompts(
             log, self._sessions, self._bus, self._coordinator, options.ids, self._live, self._check
@@ -138,8 +137,10 @@ class Kernel:
         """
         folder = await asyncio.to_thread(Path(options.folder).resolve)
         state_dir = options.state_home / state_dir_name(folder)
-        debug_tags = options.settings.log.debug_tags
-        log = await EventLog.open(state_dir, options.clock, options.ids, debug_tags=debug_tags)
+        given = options.settings.log
+        log = await EventLog.open(
+            *(state_dir, options.clock, options.ids), debug_tags=given.debug_tags, journal=given.journal
+        )
         kernel = cls(options, log, state_dir)
         if log.read_only is None:
             await kernel._coordinator.recover()

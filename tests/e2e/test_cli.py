@@ -382,18 +382,23 @@ def test_the_doctor_tells_where_the_key_comes_from_and_never_the_key(
     assert KEY not in out + err
 
 
-def test_the_doctor_finds_a_damaged_log(home: Home) -> None:
+def test_a_damaged_log_is_set_aside_and_told_on_stderr(home: Home) -> None:
     home.run("run", "edit it")
     (database,) = (home.root / "state").rglob("events.db")
     database.with_name("events.db-wal").unlink(missing_ok=True)
     database.write_bytes(b"no database" * 1000)
-    code, out, err = home.run("doctor")
-    assert code == 1
-    assert "✗ the log of" in out
-    assert "Traceback" not in err
     code, _, err = home.run("sessions", "list", "--all")
     assert code == 1
     assert "damaged" in err
+    code, _, err = home.run("doctor")
+    assert code == 0
+    assert "warning: the event log was damaged" in err
+    assert "Traceback" not in err
+    (kept,) = database.parent.glob("events.damaged-*.db")
+    assert str(kept) in err
+    assert kept.read_bytes() == b"no database" * 1000
+    code, _, err = home.run("sessions", "list", "--all")
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Stopping: fast, settled, and without a trace in what comes next."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.fake_provider import answer, call, text
+from tests.support.fake_provider import Request, answer, call, text
+from tests.support.histories import valid_anthropic
 from tests.support.lsp_client import LspError
 from tests.support.rig import ALLOW_ALL, Rig
 
@@ -156,3 +158,99 @@ async def test_prompts_of_a_held_queue_are_answered_when_their_session_is_delete
         with pytest.raises(LspError) as caught:
             await waiting
         assert caught.value.data["kind"] == "sessionNotFound"
+
+
+async def test_X01_every_call_of_a_cancelled_turn_has_its_result_and_what_waited_never_ran(
+    tmp_path: Path,
+) -> None:
+    calls = [
+        call("read", {"path": "a.txt"}),
+        call("bash", {"command": "echo began; exec sleep 300"}),
+        call("bash", {"command": "touch third"}),
+    ]
+    async with Rig.open(
+        tmp_path, [answer(*calls)], files={"a.txt": "the true text\n"}, config={"permission": ALLOW_ALL}
+    ) as rig:
+        session = await rig.create()
+        answering = rig.start(session, "run", "t")
+        await rig.client.progress("t", lambda v: v["kind"] == "delta" and v["field"] == "output")
+        assert [part["state"]["status"] for part in await rig.calls(session)] == [
+            "completed",
+            "running",
+            "pending",
+        ]
+        rig.client.cancel(answering)
+        assert (await answering)["finish"] == "interrupted"
+        assert not (rig.folder / "third").exists()
+        states = [part["state"] for part in await rig.calls(session)]
+        assert [state["status"] for state in states] == ["completed", "error", "error"]
+        assert [state.get("interrupted") for state in states] == [None, True, True]
+        assert [state.get("outcomeUnknown") for state in states] == [None, True, None]
+        started = [e["payload"]["callId"] for e in await rig.events(session) if e["type"] == "call.started"]
+        assert len(started) == 2, "the third never began"
+        rig.fake.add(answer(text("I see.")))
+        assert (await rig.prompt(session, "go on"))["finish"] == "stop"
+        valid_anthropic(rig.fake.bodies[-1])
+        told = [
+            str(block["content"])
+            for message in rig.fake.bodies[-1]["messages"]
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        ]
+        assert len(told) == 3
+        assert "the true text" in told[0]
+        assert "interrupted" in told[1] and "began" in told[1]
+        assert "not run: the turn was interrupted" in told[2]
+        assert not (rig.folder / "third").exists()
+
+
+async def test_X03_a_cancel_reaches_one_session_and_no_other(tmp_path: Path) -> None:
+    answers = {
+        "first": answer(text("one two three", size=4), stall_after=4),
+        "second": answer(text("a whole answer", size=2), delta_delay_ms=20),
+    }
+
+    def reply(request: Request) -> Any:
+        return answers[request.body["messages"][0]["content"][0]["text"]]
+
+    async with Rig.open(tmp_path, default=reply) as rig:
+        sessions = [await rig.create(), await rig.create()]
+        sent = [rig.start(session, said, said) for session, said in zip(sessions, answers, strict=True)]
+        for token in answers:
+            await rig.client.progress(token, lambda v: v["kind"] == "delta")
+        assert await rig.call("session/interrupt", sessionId=sessions[0]) == {"interrupted": True}
+        assert [(await each)["finish"] for each in sent] == ["interrupted", "stop"]
+        assert rig.shown("second") == await rig.text(sessions[1]) == "a whole answer"
+        assert "interrupt.requested" not in await rig.types(sessions[1])
+
+
+async def test_X03_a_cancel_withdraws_the_open_ask_and_a_late_allow_does_nothing(tmp_path: Path) -> None:
+    allow: asyncio.Event = asyncio.Event()
+
+    async def late(ask: Any) -> str:
+        try:
+            await allow.wait()
+        except asyncio.CancelledError:
+            withdrawn.append(ask["id"])
+            await allow.wait()  # an editor that answers although the request was withdrawn
+        return "once"
+
+    withdrawn: list[str] = []
+    write = answer(call("write", {"path": "new.txt", "content": "hello\n"}))
+    async with Rig.open(tmp_path, [write]) as rig:
+        rig.ask = late
+        session = await rig.create()
+        answering = rig.start(session, "write it", "t")
+        await rig.client.wait_for("deskmate/ask")
+        rig.client.cancel(answering)
+        assert (await answering)["finish"] == "interrupted"
+        await rig.client.wait_for("$/cancelRequest")
+        assert withdrawn == [ask["id"] for ask in rig.asked]
+        allow.set()
+        assert (await rig.call("ask/reply", askId=withdrawn[0], reply="once"))["accepted"] is False
+        rig.fake.add(answer(text("never mind")))
+        assert (await rig.prompt(session, "something else"))["finish"] == "stop"
+        assert not (rig.folder / "new.txt").exists()
+        replied = [e["payload"] for e in await rig.events(session) if e["type"] == "ask.replied"]
+        assert [(each["reply"], each["by"]) for each in replied] == [("reject", "interrupt")]
+        valid_anthropic(rig.fake.bodies[-1])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.fake_provider import answer, call, deltas, error, text
+from tests.support.histories import valid_anthropic as _valid_anthropic
 from tests.support.rig import ALLOW_ALL, Rig
 
 CONFIG = "TIMEOUT = 10\nRETRIES = 3\n"
@@ -195,20 +196,6 @@ async def test_prompts_while_busy_run_in_their_order(tmp_path: Path) -> None:
         assert last == [f"prompt {n}" for n in range(4)]
         for n in range(4):
             assert rig.shown(f"t{n}") == f"answer {n}"
-
-
-def _valid_anthropic(body: Any) -> None:
-    """Each call has exactly one result, directly after it; no text is blank."""
-    messages = body["messages"]
-    for at, message in enumerate(messages):
-        blocks = message["content"] if isinstance(message["content"], list) else []
-        for block in blocks:
-            if block["type"] == "text":
-                assert block["text"].strip()
-        used = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        if used:
-            following = messages[at + 1]["content"]
-            assert [b["tool_use_id"] for b in following if b["type"] == "tool_result"] == used
 
 
 async def test_D03_a_long_answer_leaves_a_small_log_and_opens_fast(tmp_path: Path) -> None:

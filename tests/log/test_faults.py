@@ -6,13 +6,12 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from deskmate_session.errors import LogCorrupt, LogError, LogReadOnly
-from deskmate_session.log import faults, follow, writer
+from deskmate_session.log import connections, faults, follow, writer
 from deskmate_session.log.store import EventLog, Fault
 from deskmate_session.model import events as e
 from tests.log import support
@@ -273,20 +272,28 @@ def test_a_folder_that_is_gone_is_told_as_such(tmp_path: Path):
     assert fault.kind == "gone"
 
 
-async def test_a_place_for_no_sign_of_life_is_told(tmp_path: Path):
-    (tmp_path / "owners").touch()
-    with pytest.raises(LogReadOnly, match="no sign of life"):
-        await EventLog.open(tmp_path, support.Ticks(), support.Counted())
-
-
-async def test_damage_that_shows_at_opening_is_told(tmp_path: Path):
+async def test_a_place_for_no_sign_of_life_is_only_read(tmp_path: Path):
     async with opened(tmp_path) as log:
-        await log.append("ses_1", [support.created(), *(support.appended("x" * 300) for _ in range(200))])
-    with closing(sqlite3.connect(tmp_path / "events.db")) as conn:
-        [(root,)] = conn.execute("select rootpage from sqlite_schema where name = 'events'").fetchall()
-    content = bytearray((tmp_path / "events.db").read_bytes())
-    content[8192 * (root - 1) : 8192 * root] = b"\xa5" * 8192
-    (tmp_path / "events.db").write_bytes(content)
-    with pytest.raises(LogCorrupt, match="damaged"):
-        await EventLog.open(tmp_path, support.Ticks(), support.Counted())
-    assert list((tmp_path / "owners").iterdir()) == []
+        await log.append("ses_1", [support.created()])
+    (tmp_path / "owners").rmdir()
+    (tmp_path / "owners").touch()
+    async with opened(tmp_path) as log:
+        assert log.read_only is not None
+        assert log.notices == (log.read_only,)
+        assert len(await log.read()) == 1
+        with pytest.raises(LogReadOnly, match="the state folder"):
+            await log.append("ses_1", [support.received()])
+
+
+async def test_a_lock_that_another_program_never_gives_up_fails_the_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with opened(tmp_path, journal="rollback") as log:
+        await log.append("ses_1", [support.created()])
+    monkeypatch.setattr(connections, "BUSY_MS", 50)
+    lock = Lock(tmp_path)
+    with pytest.raises(LogError, match="locked"):
+        await EventLog.open(tmp_path, support.Ticks(), support.Counted(), journal="rollback")
+    lock.end()
+    async with opened(tmp_path, journal="rollback") as log:
+        assert len(await log.read()) == 1

@@ -63,19 +63,6 @@ async def test_events_of_several_processes_form_one_chain(tmp_path: Path):
         assert (await log.verify()).problems == ()
 
 
-async def test_many_processes_may_be_the_first_to_open(tmp_path: Path):
-    folder = tmp_path / "state"
-    children = [support.child(WRITE, str(folder), "1") for _ in range(32)]
-    for process in children:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    finish(children)
-    async with opened(folder) as log:
-        assert len(await log.read()) == 64
-        assert (await log.verify()).problems == ()
-
-
 async def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path):
     for round in range(1, 4):
         process = support.child(FOREVER, str(tmp_path))

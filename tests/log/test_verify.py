@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from deskmate_session.core.checkpoints import SCHEMA, dump
+from deskmate_session.core.state import SessionState
 from deskmate_session.model import events as e
+from deskmate_session.model.payloads.log import LostEvents
 from deskmate_session.workspace.objects import Objects
 from tests.log import support
 from tests.log.support import opened
@@ -150,3 +153,97 @@ async def test_objects_that_changes_name_must_be_whole(tmp_path: Path):
         (3, "object", f"object {bad} is damaged"),
         (3, "object", f"object {missing} is missing"),
     ]
+
+
+def replayed(events: list[e.Event]) -> SessionState:
+    state = SessionState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+async def with_checkpoints(folder: Path) -> None:
+    """Two sessions; the first has a good checkpoint in an open turn, and one of an older schema."""
+    async with opened(folder) as log:
+        await log.append("ses_1", [support.created(), support.received(), support.turn_started()])
+        await log.append("ses_2", [support.created()])
+        await log.append("ses_1", [support.constructed(), support.part_started(), support.appended("a")])
+        events = await log.read("ses_1")
+        await log.checkpoint("ses_1", 3, dump(replayed(events[:3])))
+        await log.checkpoint("ses_2", 4, b"of another build", schema=SCHEMA - 1)
+        await log.checkpoint("ses_1", 7, dump(replayed(events)))
+
+
+async def test_a_checkpoint_that_replay_gives_too_is_good(tmp_path: Path):
+    await with_checkpoints(tmp_path)
+    assert await found(tmp_path) == []
+    assert await found(tmp_path, "ses_1") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "detail"),
+    [
+        ("update checkpoints set body = cast(body || x'20' as blob) where seq = 7", "not what was written"),
+        ("update checkpoints set hash = zeroblob(32) where seq = 7", "not what was written"),
+        ("update checkpoints set seq = 5 where seq = 7", "not what was written"),
+        ("update checkpoints set seq = 4 where seq = 7", "no event of session 'ses_1' is its last"),
+    ],
+)
+async def test_a_checkpoint_that_was_changed_is_named(tmp_path: Path, statement: str, detail: str):
+    await with_checkpoints(tmp_path)
+    support.tamper(tmp_path, statement)
+    async with opened(tmp_path) as log:
+        [problem] = (await log.verify()).problems
+        assert (problem.kind, problem.seq in (4, 5, 7)) == ("checkpoint", True)
+        assert detail in problem.detail
+        assert (await log.verify("ses_2")).ok
+
+
+async def test_a_checkpoint_that_is_whole_and_wrong_is_named(tmp_path: Path):
+    await with_checkpoints(tmp_path)
+    async with opened(tmp_path) as log:
+        events = await log.read("ses_1")
+        await log.checkpoint("ses_1", 7, dump(replayed(events[:3])))
+        assert [(problem.seq, problem.kind, problem.detail) for problem in (await log.verify()).problems] == [
+            (7, "checkpoint", "it is not what the events give")
+        ]
+
+
+def salvaged(*lost: tuple[int, int]) -> e.Draft:
+    ranges = tuple(LostEvents(first=first, last=last) for first, last in lost)
+    return e.Draft(e.LogSalvaged(kept_as="events.damaged-x.db", events=1, lost=ranges, sessions=("ses_1",)))
+
+
+async def test_what_is_known_to_be_lost_is_no_problem(tmp_path: Path):
+    """Event 1 caused event 7, events 4 and 10 stood at a gap and at an end."""
+    await written(tmp_path)
+    for seq in (1, 4, 10):
+        support.tamper(tmp_path, f"delete from events where seq = {seq}")
+    support.tamper(tmp_path, "delete from sessions")
+    async with opened(tmp_path) as log:
+        before = {(problem.seq, problem.kind) for problem in (await log.verify()).problems}
+        assert {(1, "gap"), (4, "gap"), (10, "gap"), (7, "orphan"), (2, "gap"), (6, "gap")} <= before
+        # Two that overlap: the log was salvaged twice.
+        await log.append(None, [salvaged((1, 1), (4, 4)), salvaged((1, 1), (4, 4), (10, 10))])
+        kinds = {problem.kind for problem in (await log.verify()).problems}
+        assert kinds == {"readModel"}  # that was not made anew here
+        assert {problem.kind for problem in (await log.verify("ses_1")).problems} == {"readModel"}
+
+
+async def test_more_is_lost_than_is_known(tmp_path: Path):
+    await written(tmp_path)
+    for seq in (3, 4):
+        support.tamper(tmp_path, f"delete from events where seq = {seq}")
+    async with opened(tmp_path) as log:
+        await log.append(None, [salvaged((4, 4))])
+        places = {(problem.seq, problem.kind) for problem in (await log.verify()).problems}
+        assert {(3, "gap"), (6, "gap")} <= places
+
+
+async def test_a_fact_of_loss_that_can_not_be_read_explains_nothing(tmp_path: Path):
+    await written(tmp_path)
+    async with opened(tmp_path) as log:
+        await log.append(None, [salvaged((4, 4))])
+    support.tamper(tmp_path, "delete from events where seq = 4")
+    support.tamper(tmp_path, "update events set payload = x'7b' where seq = 11")
+    assert {(4, "gap"), (11, "payload")} <= set(await found(tmp_path))

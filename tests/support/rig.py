@@ -3,9 +3,12 @@
 async with Rig.open(tmp_path, [answer(text("hello"))]) as rig:
     session = await rig.create()
     result = await rig.prompt(session, "hi")
+    async with rig.second() as other:  # another editor with a server of its own, on the same folder
+        await other.text(session)
 """
 
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +39,7 @@ class Rig:
     config: dict[str, Any]
     experimental: dict[str, bool]
     encodings: Sequence[str] | None = None
+    capabilities: dict[str, Any] | None = None
     ask: Any = "once"
     asked: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
@@ -69,14 +73,40 @@ class Rig:
             settings = {"model": "mock/test", "providers": {"mock": provider}, **(config or {})}
             offered = {"ask": True} if experimental is None else experimental
             client = await LspClient.start(command, env={**CLEAN_ENV, "XDG_CONFIG_HOME": str(tmp / "config")})
-            rig = cls(workspace, state, fake, client, settings, offered, encodings)
+            rig = cls(workspace, state, fake, client, settings, offered, encodings, capabilities)
             try:
-                await rig.hello(capabilities)
+                await rig.hello()
                 yield rig
             finally:
                 await rig.client.kill()
 
-    async def hello(self, capabilities: dict[str, Any] | None = None) -> Any:
+    @contextlib.asynccontextmanager
+    async def second(
+        self,
+        *,
+        config: dict[str, Any] | None = None,
+        experimental: dict[str, bool] | None = None,
+        capabilities: dict[str, Any] | None = None,
+        encodings: Sequence[str] | None = None,
+        command: Sequence[str | Path] = SERVER,
+    ) -> AsyncGenerator["Rig"]:
+        """Another editor with a real server of its own, on the same folder and state; the model is shared.
+
+        Its configuration is this one's unless given; nothing of its capabilities is.
+        """
+        client = await LspClient.start(command, env=CLEAN_ENV)
+        offered = {"ask": True} if experimental is None else experimental
+        settings = {**self.config, **(config or {})}
+        other = type(self)(
+            self.folder, self.state, self.fake, client, settings, offered, encodings, capabilities
+        )
+        try:
+            await other.hello()
+            yield other
+        finally:
+            await other.client.kill()
+
+    async def hello(self) -> Any:
         """The handshake, with the client's ways to answer asks and edits."""
         self.client.on_request("deskmate/ask", self._answer)
         return await self.client.initialize(
@@ -84,7 +114,7 @@ class Rig:
             options={"stateDir": str(self.state), "config": self.config},
             experimental=self.experimental,
             encodings=self.encodings,
-            capabilities=capabilities,
+            capabilities=self.capabilities,
         )
 
     async def restart(self, command: Sequence[str | Path] = SERVER) -> None:
@@ -92,6 +122,24 @@ class Rig:
         await self.client.kill()
         self.client = await LspClient.start(command, env=CLEAN_ENV)
         await self.hello()
+
+    async def die(self) -> bool:
+        """Kill the server (SIGKILL) and take in all that it had written until then; `restart` goes on.
+        Returns whether it had ended before."""
+        ended = self.client.process.returncode is not None
+        if not ended:
+            with contextlib.suppress(ProcessLookupError):
+                self.client.process.kill()
+        await self.client.wait_exit()
+        return ended
+
+    def freeze(self) -> None:
+        """Stop the server where it stands (SIGSTOP): it lives, and does nothing."""
+        self.client.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a stopped server go on (SIGCONT)."""
+        self.client.process.send_signal(signal.SIGCONT)
 
     async def call(self, method: str, **params: Any) -> Any:
         """`deskmate/METHOD` with these params."""

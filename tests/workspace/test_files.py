@@ -94,6 +94,21 @@ def test_a_failed_write_leaves_the_old_bytes_and_no_rest(tmp_path: Path, monkeyp
     assert file.read_text() == "old"
 
 
+def test_what_a_cut_off_write_left_is_cleared_or_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "f"
+    file.write_text("old")
+    with monkeypatch.context() as killed:
+        killed.setattr(files.Path, "replace", lambda *_: os._exit(0))
+        if (child := os.fork()) == 0:
+            write_atomic(str(file), b"half")
+        os.waitpid(child, 0)
+    assert len(os.listdir(tmp_path)) == 2
+    files.clear_rest(str(file))
+    assert (os.listdir(tmp_path), file.read_text()) == (["f"], "old")
+
+
 def test_what_is_no_file_is_not_replaced(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from deskmate_server.cli.output import complain, harmless, stderr
 from deskmate_server.editor.no_editor import NoEditor
 from deskmate_session.errors import DeskmateError, Rejected
-from deskmate_session.kernel import Kernel, KernelOptions, load_settings, state_dir_name, state_home
+from deskmate_session.kernel import Kernel, KernelOptions, Notice, load_settings, state_dir_name, state_home
 from deskmate_session.model.permissions import Rule
 from deskmate_session.model.settings import Settings
 
@@ -40,10 +40,15 @@ async def opened(
         unattended=True,
     )
     kernel = await Kernel.open(options)
+    kernel.on_notice(_tell)
     try:
         yield kernel
     finally:
         await kernel.close()
+
+
+def _tell(notice: Notice) -> None:
+    stderr().line(f"deskmate: {notice.level}: {harmless(notice.message)}", "yellow")
 
 
 def here() -> Path:

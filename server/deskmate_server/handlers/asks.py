@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from deskmate_server.editor.host import EditorHost
 from deskmate_server.wire.errors import ClientError, ClientGone
 from deskmate_server.wire.server import WireServer
+from deskmate_session.errors import LogError
 from deskmate_session.model import queries as q
 from deskmate_session.model.commands import AskAnswer, ReplyAsk
 from deskmate_session.model.messages import Ask, CommandDetail, DiffDetail
@@ -30,6 +31,8 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 _logger = logging.getLogger(__name__)
 
 _ACTIONS: dict[str, str] = {"Allow once": "once", "Allow for this session": "session", "Reject": "reject"}
+AGAIN_AFTER = (0.5, 1.0, 2.0, 4.0, *(8.0,) * 75)
+"""Seconds until an answer that the log could not take is tried again: ten minutes in all."""
 MAX_SHOWN = 600
 """Code points of a command or diff in a plain message box."""
 
@@ -86,9 +89,17 @@ class AskClient:
         if answer is None:
             return  # nobody to ask: the ask stays open for `ask/reply`
         self._shown.pop(ask.id, None)  # a reply must not cancel the task that brings it
-        await kernel.submit(
-            ReplyAsk(ask_id=ask.id, reply=answer.reply, input=answer.input, message=answer.message)
-        )
+        reply = ReplyAsk(ask_id=ask.id, reply=answer.reply, input=answer.input, message=answer.message)
+        for wait in (*AGAIN_AFTER, None):
+            try:
+                await kernel.submit(reply)
+            except LogError:
+                # A full disk, say: the person was told, and has answered; the answer must not be lost.
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait)
+            else:
+                return
 
     async def _offered(self, ask: Ask) -> AskAnswer | None:
         try:

@@ -8,17 +8,16 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deskmate_session.errors import Conflict, LeaseLost, LogError
-from deskmate_session.log import chain, codec, database, guards, leases, read_model
+from deskmate_session.log import chain, codec, database, guards, leases, read_model, rows
 from deskmate_session.log.leases import Lease
-from deskmate_session.log.rows import COLUMNS, INSERT, Row
+from deskmate_session.log.rows import COLUMNS, Row
 from deskmate_session.model.events import Draft, Event, SessionCreated, SessionDeleted
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A draft with what the moment of the call gives."""
 
     draft: Draft
@@ -36,8 +35,7 @@ class Requested:
     """None: another live process runs the session, and sees the request."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Append:
+class Append(NamedTuple):
     """One append: all of it or nothing."""
 
     session: str | None
@@ -53,8 +51,7 @@ class Append:
 Outcome = tuple[Append, list[Event] | Requested | LogError]
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A payload as it is stored."""
 
     type: str
@@ -93,7 +90,8 @@ class Appends:
         self._ends: dict[str, _End] = {}
         self._held: set[Lease] = set()
         self._touched: dict[str, tuple[int, int]] = {}
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[Row] = []
+        self._entries: list[tuple[str, str, int]] = []
 
     def forget(self) -> None:
         """Read everything anew: the transaction was rolled back, or leases changed."""
@@ -101,7 +99,7 @@ class Appends:
 
     def begin(self) -> list[Row]:
         """Start within an open transaction. Returns what others committed since `last`, not decoded."""
-        self._rows, self._touched = [], {}
+        self._rows, self._entries, self._touched = [], [], {}
         version = data_version(self._conn)
         if version == self._known:
             return []
@@ -139,7 +137,8 @@ class Appends:
 
     def end(self) -> None:
         """Write what was gathered; the caller commits."""
-        self._conn.executemany(INSERT, self._rows)
+        rows.insert(self._conn, rows.INSERT, self._rows)
+        read_model.entered(self._conn, self._entries)
         for session, (at, seq) in self._touched.items():
             read_model.touched(self._conn, session, at, seq)
 
@@ -162,36 +161,31 @@ class Appends:
             self._held.add(lease)
 
     def _insert(self, session: str, entry: Entry, body: Encoded, held: bool) -> Event:
-        payload, cause = entry.draft.payload, entry.draft.cause
-        end = self._end(session)
+        draft, id, at, debug_tag = entry
+        type, version, stored, digest = body
+        payload, cause, seq = draft.payload, draft.cause, self._next
+        end = self._ends.get(session) or self._end(session)
         if session:
             guards.check(self._conn, session, payload, held=held, gone=end.deleted)
+        index, prev = end.index, end.hash
         header = chain.header(
-            session=session or None,
-            index=end.index,
-            id=entry.id,
-            type=body.type,
-            version=body.version,
-            at=entry.at,
-            cause=cause,
+            session=session or None, index=index, id=id, type=type, version=version, at=at, cause=cause
         )
-        hash = chain.link(end.hash, header, body.digest)
-        row = Row(
-            *(self._next, entry.id, session, end.index, body.type, body.version, entry.at),
-            *(body.stored, body.digest, cause, end.hash, hash, entry.debug_tag),
-        )
+        hash = chain.link(prev, header, digest)
+        row = Row(seq, id, session, index, type, version, at, stored, digest, cause, prev, hash, debug_tag)
         event = row.with_payload(payload)
         if session:
-            read_model.apply(self._conn, event, touch=False)
-            self._touched[session] = entry.at, self._next
+            message = read_model.apply(self._conn, event)
+            if message is not None:
+                self._entries.append((session, message, seq))
+            self._touched[session] = at, seq
         self._rows.append(row)
-        self._next += 1
-        end.index += 1
+        self._next = seq + 1
+        end.index = index + 1
         end.hash = hash
-        kind = type(payload)
-        if kind is SessionCreated:
+        if isinstance(payload, SessionCreated):
             end.root = leases.root(self._conn, session)
-        elif kind is SessionDeleted:
+        elif isinstance(payload, SessionDeleted):
             end.deleted = True
         return event
 

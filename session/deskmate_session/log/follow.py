@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deskmate_session.errors import LogCorrupt
-from deskmate_session.log import appends, owners
+from deskmate_session.log import appends, leases, owners
 from deskmate_session.log.rows import Row
 from deskmate_session.model.events import Event
 
@@ -29,6 +29,9 @@ class Others:
         self._state_dir = state_dir
         self._owner = owner
         self._seen: set[str] = set()
+        self._gone: set[str] = set()
+        """Those whose end was told; no id is used again."""
+        self._version = -1
         self._due = 0.0
 
     @property
@@ -45,17 +48,34 @@ class Others:
         """Watch an owner that was taken for alive, until it is gone."""
         self._seen.add(id)
 
-    def look(self) -> bool:
-        """Look who lives, at most every `ALONE` seconds. True when somebody is gone since the last look."""
+    def look(self, conn: sqlite3.Connection) -> bool:
+        """Look who lives, at most every `ALONE` seconds. True when somebody is gone since the last look.
+
+        Whoever came and died between two looks is known by the lease that it left.
+        """
         if time.monotonic() < self._due:
             return False
         self._due = time.monotonic() + ALONE
+        holders = self._holders(conn)
         living = owners.living(self._state_dir, but=self._owner)
-        gone = self._seen - living
+        gone = (self._seen | holders) - living - self._gone
         self._seen = living
+        self._gone |= gone
         if gone:
             owners.sweep(self._state_dir, but=self._owner)
         return bool(gone)
+
+    def _holders(self, conn: sqlite3.Connection) -> set[str]:
+        """Return who else holds a lease, if another connection has committed since the last look."""
+        try:
+            version = appends.data_version(conn)
+            if version == self._version:
+                return set()
+            found = leases.holders(conn) - {self._owner}
+        except sqlite3.Error:
+            return set()  # the next look tells
+        self._version = version
+        return found
 
 
 class Follower:

@@ -63,6 +63,11 @@ def release(conn: sqlite3.Connection, lease: Lease, owner: str, *, anyway: bool 
     return True
 
 
+def holders(conn: sqlite3.Connection) -> set[str]:
+    """Return the owners that hold leases, dead or alive."""
+    return {owner for (owner,) in conn.execute("select owner from leases where owner is not null")}
+
+
 def dead(conn: sqlite3.Connection, owner: str, alive: Alive) -> list[str]:
     """Return the roots whose holder is dead, and those with an open turn of a dead process that no live one
     has taken over (logs from before leases)."""

@@ -5,9 +5,10 @@ be made again from the events; `verify` does so and compares. The queries are in
 """
 
 import sqlite3
+from collections.abc import Sequence
 
 from deskmate_session.errors import LogCorrupt
-from deskmate_session.log.rows import COLUMNS, Row
+from deskmate_session.log.rows import COLUMNS, Row, insert
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import ToolPart
 
@@ -23,7 +24,7 @@ SCHEMA = (
       held integer not null  -- its queue is held
     ) strict, without rowid
     """,
-    "create index sessions_recent on sessions (seq)",
+    # No index by seq: it would change with each commit, and a list of a folder's sessions is short.
     # Also the guard of idempotency: a message id is received once in a session, whichever process asks.
     """
     create table messages (
@@ -74,17 +75,18 @@ KEYS = {
 _WAITS = "exists (select 1 from messages where session = ? and waiting = 1)"
 
 
-def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> None:
-    """Bring the tables up to `event`, the next one. Without `touch`, call it for the session's last event.
+def apply(conn: sqlite3.Connection, event: e.Event) -> str | None:
+    """Bring the tables up to `event`, the next one, but for what costs less for many events at once: call
+    `entered` for the message that it returns, to which the event belongs, and `touched` for the session.
 
     Raises `sqlite3.IntegrityError` for a session or a prompt that is there already; then it wrote nothing.
     """
     if event.session is None:
-        return
+        return None
     match event.payload:
         # The most frequent one first: each case that does not fit costs a look.
         case e.PartAppended() | e.PartEnded() as fact:
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.SessionCreated() | e.SessionUpdated() | e.SessionDeleted() as fact:
             _session(conn, event, event.session, fact)
         case e.MessageReceived() as fact:
@@ -93,13 +95,13 @@ def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> No
                 (event.session, fact.message_id, event.seq),
             )
             _hold(conn, event, held=False)
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.MessageUnqueued() as fact:
             conn.execute(
                 "update messages set unqueued = 1, waiting = 0 where session = ? and id = ? and waiting = 1",
                 (event.session, fact.message_id),
             )
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.InterruptRequested() as fact:
             # What waits at this moment is held; a prompt that comes after it lets the queue go on.
             conn.execute(
@@ -125,7 +127,7 @@ def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> No
                 "update messages set waiting = 0 where session = ? and id = ?",
                 (event.session, fact.message_id),
             )
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.TurnEnded() as fact:
             conn.execute(
                 "update sessions set turn = null, turn_message = null, turn_owner = null, turn_seq = null"
@@ -143,20 +145,19 @@ def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> No
                 " on conflict do update set seq = excluded.seq, parent = excluded.parent",
                 (event.session, fact.message_id, event.seq, fact.parent_id),
             )
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.PartStarted() as fact:
             if isinstance(fact.part, ToolPart):
                 _call(conn, event, fact.part.call_id, fact.message_id)
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.ModelResponded() as fact:
             for call in fact.calls:
                 _call(conn, event, call.call_id, fact.message_id)
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.ModelFailed() as fact:
-            _entry(conn, event, fact.message_id)
+            return fact.message_id
         case e.CallStarted() | e.CallCompleted() | e.CallFailed() as fact:
-            if message := _message_of(conn, event, fact.call_id):
-                _entry(conn, event, message)
+            return _message_of(conn, event, fact.call_id)
         case e.ChangeStarted() | e.ChangeApplied() | e.ChangeRefused() | e.ChangeObserved() as fact:
             conn.execute(
                 "insert into changes values (?, ?, ?, ?)",
@@ -164,8 +165,12 @@ def apply(conn: sqlite3.Connection, event: e.Event, *, touch: bool = True) -> No
             )
         case _:
             pass
-    if touch:
-        touched(conn, event.session, event.at, event.seq)
+    return None
+
+
+def entered(conn: sqlite3.Connection, entries: Sequence[tuple[str | None, str, int]]) -> None:
+    """Note which message events belong to: session, message and `seq` of each."""
+    insert(conn, "insert into entries values (?, ?, ?)", entries)
 
 
 def touched(conn: sqlite3.Connection, session: str, at: int, seq: int) -> None:
@@ -183,9 +188,13 @@ def rebuild(source: sqlite3.Connection, target: sqlite3.Connection, session: str
     for row in source.execute(f"select {COLUMNS} from events e {where} order by e.seq", args):
         event = Row._make(row).event()
         try:
-            apply(target, event)
+            message = apply(target, event)
         except sqlite3.IntegrityError as error:
             raise LogCorrupt(f"event {event.seq} contradicts an earlier one: {error}") from error
+        if message is not None:
+            entered(target, [(event.session, message, event.seq)])
+        if event.session is not None:
+            touched(target, event.session, event.at, event.seq)
 
 
 def _session(
@@ -222,10 +231,6 @@ def _hold(conn: sqlite3.Connection, event: e.Event, *, held: bool) -> None:
     conn.execute(
         f"update sessions set held = ? and {_WAITS} where id = ?", (held, event.session, event.session)
     )
-
-
-def _entry(conn: sqlite3.Connection, event: e.Event, message: str) -> None:
-    conn.execute("insert into entries values (?, ?, ?)", (event.session, message, event.seq))
 
 
 def _call(conn: sqlite3.Connection, event: e.Event, call: str, message: str) -> None:

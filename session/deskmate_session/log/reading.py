@@ -10,8 +10,8 @@ from sqlite3 import Connection
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from deskmate_session.core.checkpoints import SCHEMA
-from deskmate_session.errors import LogError
-from deskmate_session.log import checkpoints, database, queries, rows, verify
+from deskmate_session.errors import LogCorrupt, LogError
+from deskmate_session.log import checkpoints, database, examine, queries, rows, verify
 from deskmate_session.log.checkpoints import Checkpoint
 from deskmate_session.model.commands import Verified
 from deskmate_session.model.events import Event
@@ -190,7 +190,10 @@ class LogReader:
             try:
                 return query(self._reader, *args, **kwargs)
             except Exception as error:
-                raise database.translate(error) from error
+                translated = database.translate(error)
+                if isinstance(translated, LogCorrupt):
+                    examine.mark(self.path)
+                raise translated from error
 
         return await asyncio.get_running_loop().run_in_executor(self._reading, call)
 
@@ -210,8 +213,11 @@ def _events(
     where: list[str] = ["e.seq > ?"]
     values: list[object] = [after]
     if session is not ALL:
-        where.append("e.session = ?")
-        values.append(session or "")
+        # Where `after` is the session's own, a checkpoint or a page's end, the index leads to what follows.
+        where.append(
+            "e.session = ? and e.idx > coalesce((select idx from events where seq = ? and session = ?), -1)"
+        )
+        values += [session or "", after, session or ""]
     if upto is not None:
         where.append("e.seq <= ?")
         values.append(upto)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -11,13 +12,13 @@ from typing import Any, Self, TypeVar
 
 from deskmate_session.core.checkpoints import SCHEMA
 from deskmate_session.errors import LeaseLost, LogError, LogReadOnly
-from deskmate_session.log import checkpoints, database, leases
+from deskmate_session.log import checkpoints, database, examine, leases
 from deskmate_session.log.appends import Append, Appends, Entry, Outcome, Requested as Requested
 from deskmate_session.log.checkpoints import Checkpoint as Checkpoint
-from deskmate_session.log.faults import Fault as Fault
+from deskmate_session.log.database import Journal as Journal
+from deskmate_session.log.faults import Fault as Fault, damaged as damage
 from deskmate_session.log.follow import Others
 from deskmate_session.log.leases import Lease as Lease
-from deskmate_session.log.owners import Owner
 from deskmate_session.log.reading import ALL as ALL, PAGE as PAGE, Head as Head, LogReader, Which as Which
 from deskmate_session.log.writer import Job, Writer
 from deskmate_session.model.events import REQUESTS, Draft, Event
@@ -34,7 +35,6 @@ class _Parts:
     """What an open log is made of; made on a thread, since all of it touches the disk."""
 
     opened: database.Opened
-    owner: Owner | None
     others: Others
     ours: Appends
 
@@ -50,13 +50,13 @@ class EventLog(LogReader):
         super().__init__(path, parts.opened.reading)
         self.read_only = parts.opened.read_only
         """Why nothing may be appended; None when it may."""
-        self.owner = "" if parts.owner is None else parts.owner.id
+        self.owner = "" if parts.opened.owner is None else parts.opened.owner.id
         """This process's name among those that have the log open; empty in a read-only log."""
         self.delivered = parts.ours.last
         """`seq` up to which listeners were told; at opening the last event of all."""
-        self.notices: tuple[str, ...] = getattr(parts.opened, "notices", ())
+        self.notices: tuple[str, ...] = parts.opened.notices
         """What the person should be told once: a damaged log that was set aside, a place without locks."""
-        self._owner = parts.owner
+        self._owner = parts.opened.owner
         self._others = parts.others
         self._clock = clock
         self._ids = ids
@@ -64,18 +64,29 @@ class EventLog(LogReader):
         self._listeners: list[Listener] = []
         self._on_owners_gone: list[Callable[[], None]] = []
         self._on_fault: list[Callable[[Fault | None], None]] = []
+        self._told_damage = False
         self._writer = Writer(parts.opened.writing, parts.others, parts.ours, self)
         self._writer.start()
+        self._examiner = None if self.read_only else self._examine(path)
 
     @classmethod
-    async def open(cls, state_dir: Path, clock: Clock, ids: Ids, *, debug_tags: bool = False) -> Self:
+    async def open(
+        cls,
+        state_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        *,
+        debug_tags: bool = False,
+        journal: Journal = "auto",
+    ) -> Self:
         """Open or create the log in `state_dir`, and be known there as alive. `debug_tags`: events tell which
         line appended them.
 
-        Raises `LogCorrupt` when the file is damaged or not ours, `LogReadOnly` without the right to write.
-        A log of a newer Deskmate opens with `read_only` set.
+        A damaged log is set aside and what can be read is kept; `notices` tell so. A log of a newer Deskmate,
+        and one that can't be written, opens with `read_only` set. Raises `LogCorrupt` when the file is not
+        ours, or damaged while another process has it open.
         """
-        parts = await asyncio.to_thread(_open, state_dir, ids)
+        parts = await asyncio.to_thread(_open, state_dir, clock, ids, journal)
         return cls(database.file(state_dir), parts, clock, ids, debug_tags)
 
     async def close(self) -> None:
@@ -86,6 +97,8 @@ class EventLog(LogReader):
         if self._closed:
             return
         self._closed = True
+        if self._examiner is not None:
+            await asyncio.to_thread(self._examiner.stop)
         await self._close_reader()
         await self._writer.close()
         if self._owner is not None:
@@ -222,8 +235,25 @@ class EventLog(LogReader):
 
     def fault(self, fault: Fault | None) -> None:
         """Appends begin to fail, or work again."""
+        if fault is not None and fault.kind == "corrupt":
+            if self._told_damage:
+                return
+            self._told_damage = True
+            if not self._closed:
+                self._reading.submit(examine.mark, self.path)
         for callback in tuple(self._on_fault):
             _safely(lambda callback=callback: callback(fault))
+
+    def _examine(self, path: Path) -> examine.Background:
+        loop = asyncio.get_running_loop()
+
+        def damaged(what: str) -> None:
+            with suppress(RuntimeError):  # the loop is gone; the next opening looks again
+                loop.call_soon_threadsafe(self.fault, damage(what))
+
+        examiner = examine.Background(path, database.open_for_reading, database.is_damage, damaged)
+        examiner.start()
+        return examiner
 
     def _tell(self, events: list[Event], ours: bool) -> None:
         if not events:
@@ -255,23 +285,20 @@ class EventLog(LogReader):
         return future
 
 
-def _open(state_dir: Path, ids: Ids) -> _Parts:
-    opened = database.open_both(state_dir)
-    owner = None
+def _open(state_dir: Path, clock: Clock, ids: Ids, journal: Journal) -> _Parts:
+    opened = database.open_both(state_dir, clock, ids, journal)
+    owner = "" if opened.owner is None else opened.owner.id
     try:
-        owner = None if opened.read_only else Owner.claim(state_dir, ids.new("own"))
-        others = Others(state_dir, "" if owner is None else owner.id)
-        others.look()
-        ours = Appends(opened.writing, "" if owner is None else owner.id, others.alive, others.suspect)
+        others = Others(state_dir, owner)
+        others.look(opened.writing)
+        ours = Appends(opened.writing, owner, others.alive, others.suspect)
     except Exception as error:
         opened.writing.close()
         opened.reading.close()
-        if owner is not None:
-            owner.release()
-        if isinstance(error, OSError):
-            raise LogReadOnly(f"no sign of life can be left in {str(state_dir)!r}: {error}") from error
+        if opened.owner is not None:
+            opened.owner.release()
         raise database.translate(error) from error
-    return _Parts(opened, owner, others, ours)
+    return _Parts(opened, others, ours)
 
 
 def _unleased(session: str) -> LeaseLost:

@@ -2,13 +2,13 @@
 one place that sees every event of the folder, in order."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
@@ -22,9 +22,11 @@ _MOST = 512
 """Appends in one transaction; bounds how long another process waits for the lock."""
 
 _CHECKPOINT_AFTER = 12
-"""Transactions after which the write-ahead log goes into the database as soon as nothing is queued. One
-touches about eight pages of 8 KB, so some 800 KB stand beside the database. Where something is always queued
-SQLite does so itself, inside a commit (`database.WAL_PAGES`)."""
+"""Transactions after which the write-ahead log goes into the database, once it is quiet. One touches about
+eight pages of 8 KB, so some 800 KB stand beside the database. Where it is never quiet SQLite does so itself,
+inside a commit (`database.WAL_PAGES`)."""
+_QUIET = 0.005
+"""Seconds with nothing to write: who appends one thing after another is not made to wait for it."""
 
 PATIENCE = 20.0
 """Seconds that a locked database is tried again before the append fails."""
@@ -117,8 +119,8 @@ class Writer:
                 self._commits += 1
             if not batch and job is None:
                 self._follow()
-            self._tidy()
-            if self._others.look():
+                self._tidy()
+            if self._others.look(self._conn):
                 self._follow()  # its last words come before its death
                 self._post(self._listener.owners_gone, None)
         # Readers of other processes may hold the log; then it stays for them, and waiting helps no one.
@@ -133,7 +135,7 @@ class Writer:
         there, up to the next job. No timer for what is ours: a durable append never waits."""
         batch: list[Append] = []
         try:
-            item = self._queue.get(timeout=follow.WITH_OTHERS if self._others.any else follow.ALONE)
+            item = self._queue.get(timeout=self._patience())
             while isinstance(item, Append):
                 batch.append(item)
                 if len(batch) == _MOST:
@@ -142,6 +144,11 @@ class Writer:
         except Empty:
             return batch, None, True
         return batch, item, item is not None
+
+    def _patience(self) -> float:
+        if self._commits >= _CHECKPOINT_AFTER:
+            return _QUIET
+        return follow.WITH_OTHERS if self._others.any else follow.ALONE
 
     def _commit(self, batch: Sequence[Append]) -> list[Outcome]:
         """Write a batch in one transaction. If an append can't be logged, each gets its own instead, so that
@@ -242,7 +249,7 @@ class Writer:
 
     def _tidy(self) -> None:
         """Move the write-ahead log into the database while nobody waits: that flushes both to the disk."""
-        if self._commits >= _CHECKPOINT_AFTER and self._queue.empty():
+        if self._commits >= _CHECKPOINT_AFTER:
             self._commits = 0
             with suppress(sqlite3.Error):
                 self._conn.execute("pragma wal_checkpoint(passive)").fetchall()
@@ -267,7 +274,7 @@ def _encoded(append: Append) -> list[appends.Encoded] | LogError:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = Path(path).stat()
+        found = os.stat(path)  # noqa: PTH116 -- with each durable append; a Path costs five times as much
     except OSError:
         return None
     return found.st_dev, found.st_ino

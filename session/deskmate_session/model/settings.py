@@ -72,6 +72,9 @@ class LogSettings(_Settings):
     """`[log]`."""
 
     debug_tags: bool = False
+    journal: Literal["auto", "wal", "rollback"] = "auto"
+    """How commits are made safe. `auto`: by a write-ahead log; on network and FUSE file systems, which have
+    no memory that programs share, by a rollback journal."""
 
 
 class Settings(_Settings):

@@ -108,7 +108,8 @@ class Asks:
 
     async def _give_up(self, session_id: str, ask_id: str, answer: asyncio.Future[Answer], by: By) -> Answer:
         with suppress(Conflict):  # a reply came first; it is the answer
-            await self._sessions.append(session_id, e.AskReplied(ask_id=ask_id, reply="reject", by=by))
+            fact = e.AskReplied(ask_id=ask_id, reply="reject", by=by)
+            await self._sessions.append(session_id, fact, held=True)
         return await answer
 
     def _heard(self, _state: SessionState, event: e.Event, _ours: bool) -> None:

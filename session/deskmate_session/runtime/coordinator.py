@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from deskmate_session.core import lifecycle
 from deskmate_session.core.state import SessionState
-from deskmate_session.errors import Conflict, LeaseLost, LogError
+from deskmate_session.errors import Conflict, LeaseLost, LogError, Rejected
 from deskmate_session.log.leases import Lease
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
@@ -41,6 +41,8 @@ class _Run:
     """The turn that is going on."""
     crashed: bool = False
     """The lease was a dead process's, and nobody here asked for anything: what waits is held."""
+    failed: int = 0
+    """Passes in a row that the log cut off."""
     over: asyncio.Task[None] | None = None
 
 
@@ -132,15 +134,14 @@ class Coordinator:
         """A turn whose process is dead is settled before anything new is logged."""
         state = await self._sessions.get(session_id)
         if state.turn is not None and session_id not in self._sessions.leases:
-            await self._recover(session_id)
+            await self._recover(session_id, hold=False)
 
     async def recover(self) -> None:
         """Settle what dead processes left: their children ended, their turns settled, their queues held."""
         async with self._recovering:
             for session_id in await self._left_by_dead():
                 try:
-                    with suppress(LeaseLost):  # another process was faster
-                        await self._recover(session_id)
+                    await self._recover(session_id, hold=True)
                 except LogError:
                     _logger.exception("session %s could not be recovered", session_id)
 
@@ -148,8 +149,7 @@ class Coordinator:
         """Interrupt everything, so that each turn is settled in the log, and give the leases back."""
         self._closing = True
         running = [session_id for session_id, run in self._runs.items() if run.control is not None]
-        with suppress(LogError):
-            await asyncio.gather(*(self.interrupt(session_id) for session_id in running))
+        await asyncio.gather(*(self._interrupted(session_id) for session_id in running))
         over = [run.over for run in self._runs.values() if run.over is not None]
         if over:
             await asyncio.wait(over, timeout=CLEAN_UP)
@@ -157,6 +157,10 @@ class Coordinator:
             with suppress(LogError):
                 await self._log.release(lease, anyway=True)
         self._sessions.leases.clear()
+
+    async def _interrupted(self, session_id: str) -> None:
+        with suppress(LogError, Rejected):  # the next process settles it; deleted: it is stopped already
+            await self.interrupt(session_id)
 
     def runs(self, session_id: str) -> bool:
         """A run of the session goes on in this process."""
@@ -199,18 +203,21 @@ class Coordinator:
     async def _run(self, session_id: str, run: _Run) -> None:
         try:
             while True:
-                await self._pass(session_id, run)
-                lease = self._sessions.leases.get(session_id)
-                if lease is not None and not await self._release(session_id, lease):
-                    self._move(run, "wake")  # something was asked for in the moment of giving back
+                try:
+                    await self._pass(session_id, run)
+                    lease = self._sessions.leases.get(session_id)
+                    if lease is not None and not await self._release(session_id, lease):
+                        self._move(run, "wake")  # something was asked for in the moment of giving back
+                except LeaseLost as error:
+                    # A wake that came meanwhile still counts: its request may have taken a new lease.
+                    _logger.warning("session %s: %s", session_id, error)
+                    self._sessions.leases.pop(session_id, None)
                 if self._move(run, "ended") != "start" or self._closing:
                     break
-        except LeaseLost as error:
-            _logger.warning("session %s: %s", session_id, error)
-            self._sessions.leases.pop(session_id, None)
         except LogError as error:
+            run.failed += 1
             self._sessions.fail_waiters(session_id, error)
-            self._supervisor.spawn(self._mend(session_id), name=f"mend {session_id}")
+            self._supervisor.spawn(self._mend(session_id, run.failed), name=f"mend {session_id}")
             raise
         finally:
             run.state, run.control = "idle", None
@@ -222,30 +229,44 @@ class Coordinator:
             if lease is None:
                 return  # it runs elsewhere, and what waits is seen there
             self._hold(session_id, lease)
-        state = await self._sessions.get(session_id)
+        state = await self._sessions.known(session_id)
         if state.turn is not None or (run.crashed and state.queue and not state.held):
             await self._recovery.settle(state, crashed=run.crashed)
         run.crashed = False
-        while state.queue and not state.held and not state.deleted and not self._closing:
-            state = await self._sessions.whole(session_id)
-            control = run.control = TurnControl(self._ids.new("turn"))
-            try:
-                await self._loop.turn(state, state.queue[0], control)
-            finally:
-                run.control = None
-                control.ended.set()
+        # A stopped pass ends with its turn: what was asked for after the interrupt is the successor's, which
+        # can be interrupted anew.
+        while run.state not in ("stopping", "succeeding") and self._next(state):
+            await self._turn(session_id, run)
+        run.failed = 0
+        if self._closing and state.queue and not state.held and not state.deleted:
+            await self._sessions.append(session_id, e.QueueHeld(reason="interrupted"))
 
-    async def _mend(self, session_id: str) -> None:
-        """A turn that the log could not end is ended as soon as the log works again."""
-        state = await self._sessions.get(session_id)
-        for tried in range(1_000_000):
-            await asyncio.sleep(MEND_AFTER[min(tried, len(MEND_AFTER) - 1)])
-            if self._closing or state.turn is None or self.runs(session_id):
-                return
-            with suppress(LogError):
-                await self._recovery.settle(state, crashed=False)
-                self._wake(session_id)  # gives the lease back
-                return
+    def _next(self, state: SessionState) -> str | None:
+        """The prompt whose turn begins now."""
+        if state.held or state.deleted or self._closing or not state.queue:
+            return None
+        return state.queue[0]
+
+    async def _turn(self, session_id: str, run: _Run) -> None:
+        state = await self._sessions.whole(session_id)
+        if (message_id := self._next(state)) is None:
+            return
+        control = run.control = TurnControl(self._ids.new("turn"))
+        try:
+            await self._loop.turn(state, message_id, control)
+        except Conflict:
+            # Another process took the prompt back, or deleted the session, before the turn was logged.
+            if state.turn is not None or self._next(state) == message_id:
+                raise
+        finally:
+            run.control = None
+            control.ended.set()
+
+    async def _mend(self, session_id: str, failed: int) -> None:
+        """A run that the log cut off is tried again: it ends its turn, and goes on with what waits."""
+        await asyncio.sleep(MEND_AFTER[min(failed, len(MEND_AFTER)) - 1])
+        if not self._closing:
+            self._wake(session_id)
 
     # ── Leases ───────────────────────────────────────────────────────────────────────────────
 
@@ -272,13 +293,19 @@ class Coordinator:
             for session_id in await self._log.unsettled(root)
         ]
 
-    async def _recover(self, session_id: str) -> None:
+    async def _recover(self, session_id: str, *, hold: bool) -> None:
+        """Settle a session, if no live process runs it. `hold`: what waits was left by a dead one."""
         lease = await self._log.take(session_id)
-        if lease is None or self.runs(session_id):
+        if lease is None:
             return
         self._hold(session_id, lease)
+        if self.runs(session_id):
+            self._wake(session_id)  # it may have given the lease back meanwhile: it looks, and gives it back
+            return
         run = self._runs.setdefault(session_id, _Run())
-        run.crashed = True
+        # A turn that ended meanwhile was no dead process's, and what waits is about to run.
+        state = self._sessions.live(session_id)
+        run.crashed = hold or (state is not None and state.turn is not None)
         self._wake(session_id)
         if run.over is not None:
             await asyncio.shield(run.over)
@@ -299,11 +326,14 @@ class Coordinator:
                     run.control.recorded.set()
                     self._stop(run)
             case e.MessageReceived() | e.QueueReleased():
-                # It may stand under a lease of ours or of its root; a run that finds none does nothing.
-                if not ours and self._sessions.leases:
+                # It stands under a lease of ours, or may under that of its root; a run that finds none does
+                # nothing.
+                leases = self._sessions.leases
+                if not ours and (session_id in leases or (leases and state.info.parent_id is not None)):
                     self._wake(session_id)
             case e.SessionDeleted():
                 if run is not None and run.control is not None:
-                    self._sessions.append(session_id, e.InterruptRequested(turn_id=run.control.turn_id))
+                    self._stop(run)
+                    run.control.recorded.set()  # the loop logs the interrupt
             case _:
                 pass

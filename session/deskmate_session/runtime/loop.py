@@ -53,6 +53,10 @@ class Loop:
             await self._perform(state, step, control)
             if control.interrupted:
                 await control.recorded.wait()  # the plan must see the interrupt that ended the step
+                if state.turn is not None and not state.turn.interrupted:
+                    # It could not be logged then, or the session was deleted: nobody else may any more.
+                    request = e.InterruptRequested(turn_id=control.turn_id)
+                    await self.sessions.append(state.info.id, request, held=True)
         return step
 
     async def _perform(

@@ -3,7 +3,9 @@ that the disk can tell. Its children are ended first.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from deskmate_session.core import recovery
@@ -13,8 +15,9 @@ from deskmate_session.model import events as e
 from deskmate_session.model.ports import Effect
 from deskmate_session.runtime.notices import Notices
 from deskmate_session.runtime.sessions import Sessions
-from deskmate_session.workspace import encoding, paths
+from deskmate_session.workspace import encoding, files, paths
 from deskmate_session.workspace.descendants import end_children
+from deskmate_session.workspace.locks import FileLocks
 from deskmate_session.workspace.objects import Objects
 
 
@@ -22,10 +25,16 @@ class Recovery:
     """Settles sessions. Used by the coordinator alone, under the session's lease."""
 
     def __init__(
-        self, sessions: Sessions, objects: Objects, effect: Callable[[str], Effect], notices: Notices
+        self,
+        sessions: Sessions,
+        objects: Objects,
+        locks: FileLocks,
+        effect: Callable[[str], Effect],
+        notices: Notices,
     ) -> None:
         self._sessions = sessions
         self._objects = objects
+        self._locks = locks
         self._effect = effect
         self._notices = notices
 
@@ -42,6 +51,9 @@ class Recovery:
             for of_call in kept.values()
             for change in of_call
         ]
+        for opened in state.open_changes.values():
+            for change in opened:
+                await self._clear(change)
         seen = {
             (change.call_id, change.uri): await asyncio.to_thread(self._look, change) for change in changes
         }
@@ -54,6 +66,13 @@ class Recovery:
                 f"the turn of {state.info.title!r} was cut off when its process ended; what it had done is "
                 "kept. Resume it, or send another prompt",
             )
+
+    async def _clear(self, change: e.ChangeStarted) -> None:
+        """Remove the half of a file that the write left, had it not come to its end."""
+        with suppress(OSError, ValueError, ToolFailure):  # it does no harm where it can't be removed
+            path = await asyncio.to_thread(os.path.realpath, paths.uri_to_path(change.uri))
+            async with self._locks.hold(path, timeout_s=1.0):
+                await asyncio.to_thread(files.clear_rest, path)
 
     def _look(self, change: e.ChangeStarted | e.ChangeApplied) -> recovery.Seen:
         """What the disk tells of a change: it is there, it is not, or the file is a third thing by now."""

@@ -78,10 +78,15 @@ class Sessions:
 
     async def get(self, session_id: str) -> SessionState:
         """The state, read from the log if need be. Raises `Rejected` (`sessionNotFound`)."""
-        state = self._live.get(session_id) or await self._load(session_id)
-        self._asked[session_id] = asyncio.get_running_loop().time()
+        state = await self.known(session_id)
         if state.deleted or state.session is None:
             raise _not_found(session_id)
+        return state
+
+    async def known(self, session_id: str) -> SessionState:
+        """The same, even of a deleted session: what ran there is still to be settled."""
+        state = self._live.get(session_id) or await self._load(session_id)
+        self._asked[session_id] = asyncio.get_running_loop().time()
         return state
 
     async def whole(self, session_id: str) -> SessionState:
@@ -101,14 +106,15 @@ class Sessions:
         return state
 
     def append(
-        self, session_id: str, *facts: e.EventPayload, durable: bool = False
+        self, session_id: str, *facts: e.EventPayload, durable: bool = False, held: bool = False
     ) -> asyncio.Future[list[e.Event]]:
         """Append facts in one transaction, each with the event that led to it; see `EventLog.append`.
 
         Facts of a run are logged under the session's lease; without one they are refused (`LeaseLost`).
+        `held`: requests too, since a run settles its own even in a deleted session.
         """
         drafts = self.drafts(session_id, facts)
-        if all(isinstance(fact, e.REQUESTS) for fact in facts):
+        if not held and all(isinstance(fact, e.REQUESTS) for fact in facts):
             return self._log.append(session_id, drafts, durable=durable)
         return self._log.append(session_id, drafts, durable=durable, lease=self.leases.get(session_id))
 

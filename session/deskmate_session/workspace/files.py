@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from pathlib import Path
@@ -81,7 +81,9 @@ def write_atomic(path: str, data: bytes, mode: int | None = None) -> None:
 
     Links are followed and stay. Mode bits and, where we may, the owner are kept; a new file follows the
     umask, or takes `mode`. Hard links are parted on purpose: stores of packages are full of them.
-    Missing parent folders are made. Raises `ToolFailure` (`permission`, `failed`, `notFound`).
+    Missing parent folders are made. Hold the path's lock around it: what is written first has one name for
+    each file, so that a write that was cut off leaves one known rest (`clear_rest`). Raises `ToolFailure`
+    (`permission`, `failed`, `notFound`).
     """
     real = os.path.realpath(path)
     with _as_failures(real):
@@ -92,7 +94,8 @@ def write_atomic(path: str, data: bytes, mode: int | None = None) -> None:
             raise ToolFailure("permission", f"{real!r} is read-only")
         folder = Path(real).parent
         folder.mkdir(parents=True, exist_ok=True)
-        temp = folder / f".deskmate-{secrets.token_hex(8)}.tmp"
+        temp = _rest_of(real)
+        temp.unlink(missing_ok=True)
         try:
             # A new file gets its bits from the kernel: reading the umask would change it for all threads.
             _write_new(temp, data, old, 0o666 if mode is None else mode)
@@ -101,6 +104,17 @@ def write_atomic(path: str, data: bytes, mode: int | None = None) -> None:
             temp.unlink(missing_ok=True)
             raise
         _sync_folder(folder)
+
+
+def clear_rest(path: str) -> None:
+    """Remove what a write that was cut off left beside a file, if it did. Blocks. Hold the path's lock around
+    it. Raises `OSError`."""
+    _rest_of(os.path.realpath(path)).unlink(missing_ok=True)
+
+
+def _rest_of(real: str) -> Path:
+    name = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    return Path(real).parent / f".deskmate-{name}.tmp"
 
 
 def _write_new(temp: Path, data: bytes, old: os.stat_result | None, mode: int) -> None:

@@ -156,6 +156,22 @@ def test_the_session_goes_on_after_the_server_was_killed(nvim: Nvim, fp: FakePro
     assert "Before." in str(fp.bodies[1]["messages"])
 
 
+def test_a_turn_that_a_kill_cut_off_is_told_and_resumed(nvim: Nvim, fp: FakeProvider) -> None:
+    fp.add(answer(text("It begins like this and then stops", size=10), stall_after=5))
+    nvim.prompt("Go")
+    nvim.wait_chat("It begins like this")
+    os.kill(nvim.server_pid(), signal.SIGKILL)
+    nvim.wait_chat("— interrupted: the server stopped; :DeskmateResume goes on")
+    assert nvim.status() == "stopped"
+    fp.add(answer(text("And it ends.")))
+    nvim.command("DeskmateResume")
+    shown = nvim.wait_chat("And it ends.")
+    nvim.wait_idle()
+    assert shown.count("It begins like this") == 1
+    assert shown.index("It begins") < shown.index("— interrupted") < shown.index("And it ends.")
+    assert "cut off" in str(fp.bodies[1]["messages"][-1])
+
+
 def test_the_server_ends_with_the_editor(nvim: Nvim) -> None:
     server = Path(f"/proc/{nvim.server_pid()}")
     nvim.stop()

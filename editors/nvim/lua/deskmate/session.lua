@@ -335,8 +335,13 @@ end
 client_.on_exit(function(client_id)
   for _, session in pairs(followed) do
     if session.client and session.client.id == client_id then
+      local cut_off = session.status ~= "idle"
       session.client, session.token, session.status = nil, nil, "stopped"
       session.view:state()
+      if cut_off then
+        local words = "— interrupted: the server stopped; :DeskmateResume goes on"
+        session.view:notice(client_.id("tok_"), { { text = words, hl = "DeskmateWarning" } })
+      end
     end
   end
 end)
