@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.test_interrupt import running
 from tests.support.crash import children, words_of
 from tests.support.editor import APPLY, Editor
@@ -302,9 +300,6 @@ async def test_a_frozen_editor_does_not_hinder_the_other(tmp_path: Path) -> None
             assert (await b.prompt(session, "and you"))["finish"] == "stop"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the other process shows change.applied as `logged`, without its files"
-)
 async def test_a_change_is_shown_with_its_files_in_both_editors(tmp_path: Path) -> None:
     async with Rig.open(tmp_path, [WRITE, answer(text("done"))], config={"permission": ALLOW_ALL}) as a:
         session = await a.create()

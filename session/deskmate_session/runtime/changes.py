@@ -49,6 +49,7 @@ class Changes:
         self._first: dict[tuple[str, str], str | None] = {}
         """Object hash of a file before the session first changed it, by session and URI."""
         sessions.diffs_of = self._diffs_of
+        sessions.find_diffs = self._find_diffs
 
     async def write(
         self, author: Author, path: str, text: str, basis: FileText | None
@@ -212,6 +213,11 @@ class Changes:
             return ()
         diff = self._diffs.pop((fact.call_id, fact.uri, fact.after), None)
         return () if diff is None else (diff,)
+
+    async def _find_diffs(self, session_id: str, folder: str, fact: e.ChangeApplied) -> Sequence[FileDiff]:
+        first = await self._first_before(session_id, fact.uri, fact.before)
+        root = paths.uri_to_path(folder)
+        return (await asyncio.to_thread(self._file_diff, fact.uri, root, first, fact.after),)
 
     async def _append(self, author: Author, fact: e.EventPayload, *, durable: bool = False) -> None:
         await self._sessions.append(author.session_id, fact, durable=durable)

@@ -1,19 +1,24 @@
 """Live sessions: each one's state in memory, kept by what the log commits, whichever process wrote it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from deskmate_session.core import checkpoints
 from deskmate_session.core.causes import Causes
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.updates import text_delta, updates_for
-from deskmate_session.errors import Rejected
+from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.log.leases import Lease
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import events as e
 from deskmate_session.model.messages import FileDiff, TurnResult
-from deskmate_session.runtime.bus import Bus
+from deskmate_session.runtime.bus import Bus, Item
 from deskmate_session.supervisor import Supervisor
+
+_logger = logging.getLogger(__name__)
 
 MAX_IDLE = 32
 """Sessions without a turn that stay in memory."""
@@ -23,6 +28,7 @@ FOLDED_AT_ONCE = 200
 """Events of a long history that are folded before everyone else on the loop gets a turn."""
 
 Diffs = Callable[[e.Event], Sequence[FileDiff]]
+FoundDiffs = Callable[[str, str, e.ChangeApplied], Awaitable[Sequence[FileDiff]]]
 Heard = Callable[[SessionState, e.Event, bool], None]
 """Told of each folded event, and whether this process wrote it."""
 
@@ -33,6 +39,14 @@ class _Loading:
     def __init__(self) -> None:
         self.state: asyncio.Future[SessionState] = asyncio.get_running_loop().create_future()
         self.meanwhile: list[tuple[e.Event, bool]] = []
+
+
+@dataclass(slots=True)
+class _Unshown:
+    """What is shown of an event; None: it is still being found out, and all behind it waits."""
+
+    seq: int
+    items: list[Item] | None
 
 
 class Sessions:
@@ -56,7 +70,12 @@ class Sessions:
         self.leases: dict[str, Lease] = {}
         """The lease under which this process runs a session; kept by the coordinator alone."""
         self.diffs_of: Diffs = lambda _event: ()
-        """Gives the file diffs that belong to a `change.applied`; set by whoever makes changes."""
+        """Gives the file diffs that belong to a `change.applied` of this process; set by whoever makes
+        changes."""
+        self.find_diffs: FoundDiffs = _no_diffs
+        """Finds those of any process, by session id and folder path."""
+        self._unshown: dict[str, deque[_Unshown]] = {}
+        """By session, in order; only while a diff of another process's change is being found."""
         log.on_commit(self._committed)
 
     def on_event(self, heard: Heard) -> None:
@@ -74,7 +93,7 @@ class Sessions:
     @property
     def told(self) -> int:
         """The `seq` up to which everything is folded and shown."""
-        return self._told
+        return min((unshown[0].seq - 1 for unshown in self._unshown.values()), default=self._told)
 
     async def get(self, session_id: str) -> SessionState:
         """The state, read from the log if need be. Raises `Rejected` (`sessionNotFound`)."""
@@ -230,9 +249,7 @@ class Sessions:
             return
         state.apply(event)
         session_id = state.info.id
-        self._bus.publish(session_id, updates_for(state, event, self.diffs_of(event)))
-        if not ours and (delta := text_delta(state, event)) is not None:
-            self._bus.publish(session_id, [delta])  # ours was shown as it streamed
+        self._show(state, event, ours)
         match event.payload:
             case e.TurnEnded() as fact:
                 self._ended(session_id, fact, event.seq)
@@ -246,10 +263,48 @@ class Sessions:
         for heard in self._heard:
             heard(state, event, ours)
 
+    def _show(self, state: SessionState, event: e.Event, ours: bool) -> None:
+        session_id, fact = state.info.id, event.payload
+        if not ours and isinstance(fact, e.ChangeApplied) and self._bus.watched(session_id):
+            unshown = _Unshown(event.seq, None)
+            self._unshown.setdefault(session_id, deque()).append(unshown)
+            self._supervisor.spawn(self._find(state, event, fact, unshown), name=f"diff {fact.uri}")
+            return
+        items: list[Item] = [*updates_for(state, event, self.diffs_of(event))]
+        if not ours and (delta := text_delta(state, event)) is not None:
+            items.append(delta)  # ours was shown as it streamed
+        if session_id in self._unshown:
+            self._unshown[session_id].append(_Unshown(event.seq, items))
+        else:
+            self._bus.publish(session_id, items)
+
+    async def _find(
+        self, state: SessionState, event: e.Event, fact: e.ChangeApplied, unshown: _Unshown
+    ) -> None:
+        """Show another process's change as that process shows it; the state is ahead meanwhile."""
+        session_id = state.info.id
+        diffs: Sequence[FileDiff] = ()
+        try:
+            diffs = await self.find_diffs(session_id, state.info.folder, fact)
+        except (DeskmateError, KeyError, OSError, ValueError):
+            _logger.exception("the diff of event %d can't be shown", event.seq)
+        finally:
+            unshown.items = [*updates_for(state, event, diffs)]
+            waiting = self._unshown[session_id]
+            while waiting and (items := waiting[0].items) is not None:
+                self._bus.publish(session_id, items)
+                waiting.popleft()
+            if not waiting:
+                del self._unshown[session_id]
+
     def _ended(self, session_id: str, fact: e.TurnEnded, seq: int) -> None:
         for future in self._waiters.pop((session_id, fact.message_id), ()):
             if not future.done():
                 future.set_result(_turn_result(session_id, fact, seq))
+
+
+async def _no_diffs(_session_id: str, _folder: str, _fact: e.ChangeApplied) -> Sequence[FileDiff]:
+    return ()
 
 
 def _turn_result(session_id: str, fact: e.TurnEnded, seq: int) -> TurnResult:

@@ -1,15 +1,16 @@
 """Looking at a session: replay of what was, then what comes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.timeline import message_view, part_view
 from deskmate_session.core.views.updates import updates_for
-from deskmate_session.errors import Rejected
+from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.log.store import ALL, EventLog
 from deskmate_session.model import events as e, updates as u
-from deskmate_session.model.messages import Message, Part, ReasoningPart, TextPart, ToolPart
+from deskmate_session.model.messages import FileDiff, Message, Part, ReasoningPart, TextPart, ToolPart
 from deskmate_session.model.queries import Subscribe
 from deskmate_session.runtime.bus import Bus, Item, Sink
 from deskmate_session.runtime.sessions import Sessions
@@ -107,7 +108,8 @@ async def subscribe(
             for session_id in dict.fromkeys(event.session for event in read)
             if session_id is not None and not await _gone(sessions, session_id)
         }
-        replay = _replay(read, states, live)
+        diffs = await _diffs(sessions, read, states)
+        replay = _replay(read, states, live, diffs)
     except BaseException:
         detach()
         raise
@@ -140,8 +142,26 @@ async def _gone(sessions: Sessions, session_id: str) -> bool:
     return False
 
 
+async def _diffs(
+    sessions: Sessions, events: Sequence[e.Event], states: Mapping[str, SessionState]
+) -> dict[int, Sequence[FileDiff]]:
+    """What each file comes to with its newest change, by the `seq` of that."""
+    newest: dict[tuple[str, str], tuple[int, e.ChangeApplied]] = {}
+    for event in events:
+        if isinstance(event.payload, e.ChangeApplied) and event.session in states:
+            newest[event.session or "", event.payload.uri] = event.seq, event.payload
+    found: dict[int, Sequence[FileDiff]] = {}
+    for (session_id, _), (seq, fact) in newest.items():
+        with suppress(DeskmateError, KeyError, OSError, ValueError):  # its contents are gone or damaged
+            found[seq] = await sessions.find_diffs(session_id, states[session_id].info.folder, fact)
+    return found
+
+
 def _replay(
-    events: Sequence[e.Event], states: Mapping[str, SessionState], live: Mapping[str, AnswerProcessor]
+    events: Sequence[e.Event],
+    states: Mapping[str, SessionState],
+    live: Mapping[str, AnswerProcessor],
+    diffs: Mapping[int, Sequence[FileDiff]],
 ) -> list[Item]:
     """Each message and part once, as it stands now, where its first event stands; all else as it came."""
     out: list[Item] = []
@@ -151,7 +171,7 @@ def _replay(
         if state is None:
             continue
         parts = {part.id: part for part in _live_parts(live.get(state.info.id))}
-        for item in updates_for(state, event):
+        for item in updates_for(state, event, diffs.get(event.seq, ())):
             key = _key(item)
             if key is not None and key in seen:
                 continue
