@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks import history
 from benchmarks.bench import Bench
 from benchmarks.table import Row
+from deskmate_server import collecting
 from deskmate_session.ids import RandomIds
 from deskmate_session.log.database import WAL_PAGES
 from deskmate_session.log.rows import INSERT
@@ -25,6 +26,7 @@ SESSION = "ses_bench"
 
 def run(bench: Bench) -> list[Row]:
     """A new log each round, and beside it a table with the rows that came of it. The first round warms up."""
+    collecting.seldom()  # as the server does
     ours: list[tuple[float, float]] = []
     bare: list[tuple[float, float]] = []
     for number in range(bench.rounds + 1):

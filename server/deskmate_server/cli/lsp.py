@@ -8,8 +8,10 @@ import sys
 
 def run() -> int:
     """Serve until the editor goes; never returns, the process ends with the protocol's exit code."""
+    from deskmate_server import collecting
     from deskmate_server.wire.transport import claim_stdio, leave
 
+    collecting.seldom()
     stdio = claim_stdio()
     level = os.environ.get("DESKMATE_LOG", "WARNING").upper()
     logging.basicConfig(

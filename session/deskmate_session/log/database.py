@@ -135,11 +135,14 @@ def _open(path: Path, clock: Clock, ids: Ids, journal: Journal) -> Opened:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     distrusted = mounts.look(path.parent) if journal == "auto" else None
     wal = journal == "wal" or (journal == "auto" and distrusted is None)
+    suspect = examine.marked(path)
     try:
         newer, examined = _look(path)
         if newer is not None:
             return newer
         conn, fell_back = _prepare(path, wal, examined)
+        if suspect:
+            _remake(conn)  # the events are good: what is made of them can be made again
     except _NotOurs:
         raise
     except Exception as error:
@@ -244,6 +247,20 @@ def _migrate(conn: sqlite3.Connection) -> None:
     migrations.steps.apply(Database(conn, strict=True, execute_plugins=False))
     # A number that was damaged says less than the table of steps.
     conn.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+
+def _remake(conn: sqlite3.Connection) -> None:
+    from sqlite_utils import Database
+
+    from deskmate_session.log import migrations
+
+    conn.execute("begin immediate")
+    try:
+        migrations.remake(Database(conn, strict=True, execute_plugins=False))
+        conn.execute("commit")
+    except BaseException:
+        conn.execute("rollback")
+        raise
 
 
 def _salvage(path: Path, clock: Clock, ids: Ids, error: Exception) -> str:

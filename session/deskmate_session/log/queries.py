@@ -14,9 +14,11 @@ _LAST = (1 << 63) - 1
 """A `seq` beyond all."""
 
 _SESSION = (
-    "select id, folder, title, agent, model, variant, mode, parent, created_at, updated_at, archived_at, seq"
-    " from sessions"
+    "select s.id, s.folder, s.title, s.agent, s.model, s.variant, s.mode, s.parent, s.created_at, e.at,"
+    " s.archived_at, e.seq, s.moved from {} s"
+    " join events e on e.seq = (select seq from events where session = s.id order by idx desc limit 1)"
 )
+"""Of a table of sessions, with the last event of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class MessagePage:
 
 def session(conn: sqlite3.Connection, id: str) -> Session | None:
     """Return a session; None when there is none or it was deleted."""
-    row = conn.execute(f"{_SESSION} where id = ? and deleted_at is null", (id,)).fetchone()
+    query = f"{_SESSION.format('sessions')} where s.id = ? and s.deleted_at is null"
+    row = conn.execute(query, (id,)).fetchone()
     return _session(row) if row else None
 
 
@@ -69,14 +72,17 @@ def list_sessions(
     """
     before = int(cursor) if cursor and cursor.isdecimal() and len(cursor) < 19 else _LAST
     conn.create_function("fold", 1, str.casefold, deterministic=True)  # SQLite's lower() knows ASCII only
-    found = conn.execute(
-        f"{_SESSION} where deleted_at is null and seq < ?"
+    page = (
+        "(select * from sessions where deleted_at is null and moved < ?"
         " and (? is null or (archived_at is not null) = ?) and instr(fold(title), ?) > 0"
-        " order by seq desc limit ?",
+        " order by moved desc limit ?)"
+    )
+    found = conn.execute(
+        f"{_SESSION.format(page)} order by s.moved desc",
         (before, archived, archived, (query or "").casefold(), limit + 1),
     ).fetchall()
     sessions = [_session(row) for row in found[:limit]]
-    return SessionList(sessions, str(sessions[-1].seq) if len(found) > limit else None)
+    return SessionList(sessions, str(found[limit - 1][-1]) if len(found) > limit else None)
 
 
 def message_page(
@@ -218,4 +224,4 @@ def open_turns(conn: sqlite3.Connection) -> list[OpenTurn]:
 def _session(row: tuple[object, ...]) -> Session:
     names = ("id", "folder", "title", "agent", "model", "variant", "mode", "parent_id")
     times = ("created_at", "updated_at", "archived_at", "seq")
-    return Session.model_validate(dict(zip((*names, *times), row, strict=True)))
+    return Session.model_validate(dict(zip((*names, *times), row[:12], strict=True)))

@@ -177,8 +177,18 @@ class LogReader:
     async def verify(
         self, session: str | None = None, check: Callable[[str], str | None] | None = None
     ) -> Verified:
-        """Check the whole log or one session; see `verify.verify`. On a thread of its own."""
-        return await asyncio.to_thread(verify.verify, self.path, session, check)
+        """Check the whole log or one session; see `verify.verify`. On a thread of its own.
+
+        A read model that is wrong is made anew at the next opening.
+        """
+        try:
+            found = await asyncio.to_thread(verify.verify, self.path, session, check)
+        except LogCorrupt:
+            await asyncio.to_thread(examine.mark, self.path)
+            raise
+        if any(problem.kind == "readModel" for problem in found.problems):
+            await asyncio.to_thread(examine.mark, self.path)
+        return found
 
     async def _read(
         self, query: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs

@@ -41,7 +41,7 @@ def verify(path: Path, session: str | None = None, check: Check | None = None) -
                 *verifier.checkpoints(),
             ]
             return Verified(ok=not problems, events=verifier.count, problems=tuple(problems))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a text that is none any more
         raise translate(error) from error
 
 
@@ -208,7 +208,8 @@ class _Verifier:
             for row in sorted(odd, key=repr):
                 values = dict(zip(names, row, strict=True))
                 # A call's row has no seq of its own.
-                yield Problem(seq=values.get("seq", 0), kind="readModel", detail=f"{table} {what} {values!r}")
+                seq = values.get("seq", values.get("moved", 0))
+                yield Problem(seq=seq, kind="readModel", detail=f"{table} {what} {values!r}")
 
 
 def _known_lost(conn: sqlite3.Connection) -> list[tuple[int, int]]:
