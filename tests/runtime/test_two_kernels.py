@@ -46,7 +46,7 @@ async def test_both_see_the_same_events_in_the_same_order(tmp_path: Path) -> Non
             last.say("Done. ")
             last.end()
             assert (await turn.result).finish == "stop"
-        await idle(it.b, SESSION)
+            await idle(opened, SESSION)  # until then a prompt from elsewhere is its own to run
         await level(it.a, it.b)
         told = [facts(sink) for sink in shown]
         assert told[0] == told[1]
