@@ -35,7 +35,11 @@ def missing_tests(text: str) -> list[str]:
     faults: list[str] = []
     for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
         file = ROOT / path
-        if not file.exists() or not re.search(rf"def {name}\(", file.read_text(encoding="utf-8")):
+        if not file.exists() or not re.search(
+            rf"^( *(async )?def {name}\(|class {name}\(|{name} = )",
+            file.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        ):
             faults.append(f"{path}::{name}")
     return faults
 
