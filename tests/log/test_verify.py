@@ -129,7 +129,7 @@ async def test_a_forged_chain_does_not_follow(tmp_path: Path):
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("update sessions set title = 'Other' where id = 'ses_1'", [(2, "readModel"), (2, "readModel")]),
+        ("update sessions set title = 'Other' where id = 'ses_1'", [(0, "readModel"), (0, "readModel")]),
         ("delete from entries where seq = 6", [(6, "readModel")]),
         ("insert into calls values ('ses_2', 'call_9', 'msg_9')", [(0, "readModel")]),
     ],

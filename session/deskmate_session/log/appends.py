@@ -89,7 +89,6 @@ class Appends:
         self._next = 0
         self._ends: dict[str, _End] = {}
         self._held: set[Lease] = set()
-        self._moved: dict[str, int] = {}
         self._rows: list[Row] = []
         self._entries: list[tuple[str, str, int]] = []
 
@@ -99,7 +98,7 @@ class Appends:
 
     def begin(self) -> list[Row]:
         """Start within an open transaction. Returns what others committed since `last`, not decoded."""
-        self._rows, self._entries, self._moved = [], [], {}
+        self._rows, self._entries = [], []
         version = data_version(self._conn)
         if version == self._known:
             return []
@@ -139,8 +138,6 @@ class Appends:
         """Write what was gathered; the caller commits."""
         rows.insert(self._conn, rows.INSERT, self._rows)
         read_model.entered(self._conn, self._entries)
-        for session, seq in self._moved.items():
-            read_model.moved(self._conn, session, seq)
 
     def committed(self) -> None:
         """The transaction is on its way to the disk: what it wrote is seen."""
@@ -178,8 +175,6 @@ class Appends:
             message = read_model.apply(self._conn, event)
             if message is not None:
                 self._entries.append((session, message, seq))
-            if isinstance(payload, read_model.MOVES):
-                self._moved[session] = seq
         self._rows.append(row)
         self._next = seq + 1
         end.index = index + 1

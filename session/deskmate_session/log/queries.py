@@ -15,10 +15,10 @@ _LAST = (1 << 63) - 1
 
 _SESSION = (
     "select s.id, s.folder, s.title, s.agent, s.model, s.variant, s.mode, s.parent, s.created_at, e.at,"
-    " s.archived_at, e.seq, s.moved from {} s"
+    " s.archived_at, e.seq from sessions s"
     " join events e on e.seq = (select seq from events where session = s.id order by idx desc limit 1)"
 )
-"""Of a table of sessions, with the last event of each."""
+"""Each with its last event, found by an index: kept in the table, it would cost each append a page more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class MessagePage:
 
 def session(conn: sqlite3.Connection, id: str) -> Session | None:
     """Return a session; None when there is none or it was deleted."""
-    query = f"{_SESSION.format('sessions')} where s.id = ? and s.deleted_at is null"
+    query = f"{_SESSION} where s.id = ? and s.deleted_at is null"
     row = conn.execute(query, (id,)).fetchone()
     return _session(row) if row else None
 
@@ -72,17 +72,14 @@ def list_sessions(
     """
     before = int(cursor) if cursor and cursor.isdecimal() and len(cursor) < 19 else _LAST
     conn.create_function("fold", 1, str.casefold, deterministic=True)  # SQLite's lower() knows ASCII only
-    page = (
-        "(select * from sessions where deleted_at is null and moved < ?"
-        " and (? is null or (archived_at is not null) = ?) and instr(fold(title), ?) > 0"
-        " order by moved desc limit ?)"
-    )
     found = conn.execute(
-        f"{_SESSION.format(page)} order by s.moved desc",
+        f"{_SESSION} where s.deleted_at is null and e.seq < ?"
+        " and (? is null or (s.archived_at is not null) = ?) and instr(fold(s.title), ?) > 0"
+        " order by e.seq desc limit ?",
         (before, archived, archived, (query or "").casefold(), limit + 1),
     ).fetchall()
     sessions = [_session(row) for row in found[:limit]]
-    return SessionList(sessions, str(found[limit - 1][-1]) if len(found) > limit else None)
+    return SessionList(sessions, str(sessions[-1].seq) if len(found) > limit else None)
 
 
 def message_page(
@@ -224,4 +221,4 @@ def open_turns(conn: sqlite3.Connection) -> list[OpenTurn]:
 def _session(row: tuple[object, ...]) -> Session:
     names = ("id", "folder", "title", "agent", "model", "variant", "mode", "parent_id")
     times = ("created_at", "updated_at", "archived_at", "seq")
-    return Session.model_validate(dict(zip((*names, *times), row[:12], strict=True)))
+    return Session.model_validate(dict(zip((*names, *times), row, strict=True)))

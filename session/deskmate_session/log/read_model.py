@@ -19,7 +19,6 @@ SCHEMA = (
       model text not null, variant text, mode text not null, parent text,
       root text not null,  -- itself, or the session at the top of its parents: they run under one lease
       created_at integer not null, archived_at integer, deleted_at integer,
-      moved integer not null,  -- seq of the newest event of `MOVES`: what the list is ordered by
       turn text, turn_message text, turn_owner text, turn_seq integer,  -- the open turn
       held integer not null  -- its queue is held
     ) strict, without rowid
@@ -72,23 +71,12 @@ KEYS = {
 }
 """Table → its key, whose first column is the session."""
 
-MOVES = (
-    e.SessionCreated,
-    e.SessionUpdated,
-    e.SessionDeleted,
-    e.MessageReceived,
-    e.TurnStarted,
-    e.TurnEnded,
-)
-"""Facts that move a session to the front of the list. Not all: each append would write one page more."""
-
 _WAITS = "exists (select 1 from messages where session = ? and waiting = 1)"
 
 
 def apply(conn: sqlite3.Connection, event: e.Event) -> str | None:
     """Bring the tables up to `event`, the next one, but for what costs less for many events at once: call
-    `entered` for the message that it returns, to which the event belongs, and `moved` for the session where
-    it is one of `MOVES`.
+    `entered` for the message that it returns, to which the event belongs.
 
     Raises `sqlite3.IntegrityError` for a session or a prompt that is there already; then it wrote nothing.
     """
@@ -184,11 +172,6 @@ def entered(conn: sqlite3.Connection, entries: Sequence[tuple[str | None, str, i
     insert(conn, "insert into entries values (?, ?, ?)", entries)
 
 
-def moved(conn: sqlite3.Connection, session: str, seq: int) -> None:
-    """Note the newest event that moves a session to the front of the list."""
-    conn.execute("update sessions set moved = ? where id = ?", (seq, session))
-
-
 def rebuild(source: sqlite3.Connection, target: sqlite3.Connection, session: str | None = None) -> None:
     """Fill `target`'s empty tables from `source`'s events, of one session or of all.
 
@@ -204,8 +187,6 @@ def rebuild(source: sqlite3.Connection, target: sqlite3.Connection, session: str
             raise LogCorrupt(f"event {event.seq} contradicts an earlier one: {error}") from error
         if message is not None:
             entered(target, [(event.session, message, event.seq)])
-        if event.session is not None and isinstance(event.payload, MOVES):
-            moved(target, event.session, event.seq)
 
 
 def _session(
@@ -218,10 +199,10 @@ def _session(
         conn.execute(
             "insert into sessions values"
             " (?, ?, ?, ?, ?, ?, ?, ?, coalesce((select root from sessions where id = ?), ?), ?,"
-            " null, null, ?, null, null, null, null, 0)",
+            " null, null, null, null, null, null, 0)",
             (
                 *(session, fact.folder, fact.title, fact.agent, fact.model, fact.variant, fact.mode),
-                *(fact.parent_id, fact.parent_id, session, event.at, event.seq),
+                *(fact.parent_id, fact.parent_id, session, event.at),
             ),
         )
     elif isinstance(fact, e.SessionUpdated):

@@ -207,9 +207,8 @@ class _Verifier:
         for what, odd in (("has too much", there - right), ("lacks", right - there)):
             for row in sorted(odd, key=repr):
                 values = dict(zip(names, row, strict=True))
-                # A call's row has no seq of its own.
-                seq = values.get("seq", values.get("moved", 0))
-                yield Problem(seq=seq, kind="readModel", detail=f"{table} {what} {values!r}")
+                # Rows of sessions and calls have no seq of their own.
+                yield Problem(seq=values.get("seq", 0), kind="readModel", detail=f"{table} {what} {values!r}")
 
 
 def _known_lost(conn: sqlite3.Connection) -> list[tuple[int, int]]:
