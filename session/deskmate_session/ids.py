@@ -1,14 +1,10 @@
 """Identifiers: a prefix and 24 random characters. They carry identity only; order is `seq`."""
 
-import re
 import secrets
 
 _ALPHABET = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTERS = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
 """A letter for each byte. Eight letters come a little more often; an id needs no more than to be fresh."""
-
-CLIENT_ID = re.compile(r"^(ses|msg)_[A-Za-z0-9]{4,40}$")
-"""What an id that a client makes must look like."""
 
 
 class RandomIds:
