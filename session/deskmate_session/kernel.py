@@ -212,6 +212,10 @@ class Kernel:
         """A run of the session goes on in this process, not in another one."""
         return self._coordinator.runs(session_id)
 
+    async def drained(self, session_id: str) -> None:
+        """Wait until nothing of a session runs in this process; what waits here is run first."""
+        await self._coordinator.drained(session_id)
+
     # ── Queries ──────────────────────────────────────────────────────────────────────────────
 
     async def query(self, query: Wire) -> Wire:

@@ -25,7 +25,7 @@ REQUEST_LOGGERS = {
     f"{RUNTIME}/asks.py": "an answer starts nothing: the run that waits for it goes on",
 }
 """Modules besides the coordinator that may log what the person asks for, and why."""
-DOORS = {"request", "tell", "interrupt", "join", "settle_dead", "recover", "close", "runs"}
+DOORS = {"request", "tell", "interrupt", "join", "settle_dead", "recover", "close", "runs", "drained"}
 
 
 def _at(source: Source, node: ast.stmt | ast.expr, words: str) -> str:

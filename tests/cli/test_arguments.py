@@ -16,7 +16,7 @@ from deskmate_session.model.messages import Ask
     [
         ("", "Exit codes:"),
         ("frobnicate", "invalid choice"),
-        ("run", "required: PROMPT"),
+        ("run", "there is no prompt"),
         ("run hi --mode loud", "invalid choice: 'loud'"),
         ("run hi --allow =x", "NAME or NAME=PATTERN"),
         ("run hi --allow edit=", "NAME or NAME=PATTERN"),

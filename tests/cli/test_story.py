@@ -160,7 +160,7 @@ def test_failures_and_interrupts_are_told() -> None:
     )
     assert told(given)[3:] == [
         (3, "calls: bash make test"),
-        (0, "interrupt: the person stopped the turn"),
+        (0, "interrupt: the turn was to stop"),
         (4, "failed: bash make test: timeout: after 5 s"),
         (0, "queue: held (interrupted)"),
         (2, "end: error: badResponse: the script has nothing; 1 step, 1,200 tokens in, 34 out"),

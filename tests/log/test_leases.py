@@ -88,6 +88,27 @@ async def test_a_lease_is_taken_once_and_kept(tmp_path: Path):
         assert await log.take("ses_1") == Lease("ses_1", 2)
 
 
+async def test_a_lease_of_an_older_epoch_is_refused_even_to_the_process_that_holds_a_newer_one(
+    tmp_path: Path,
+):
+    async with opened(tmp_path, EventLog) as log, opened(tmp_path, EventLog) as other:
+        first = await begun(log)
+        assert await log.release(first) is True
+        second, third = Lease("ses_1", first.epoch + 1), Lease("ses_1", first.epoch + 2)
+        assert await other.take("ses_1") == second
+        assert await other.release(second) is True
+        assert await log.take("ses_1") == third
+        for _ in range(2):  # before and after the log has seen that the newer one is held
+            with pytest.raises(LeaseLost, match="run by another process"):
+                await log.append("ses_1", [support.held()], lease=first)
+            await log.append("ses_1", [support.held()], lease=third)
+        assert [event.type for event in await log.read("ses_1")] == [
+            "session.created",
+            "queue.held",
+            "queue.held",
+        ]
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_a_live_owner_is_never_robbed(tmp_path: Path, stopped: bool):
     async with opened(tmp_path, EventLog) as log:

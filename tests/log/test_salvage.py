@@ -185,7 +185,7 @@ async def test_the_fact_of_a_salvage_tells_what_is_gone_and_verify_knows_it(fold
         assert (folder / fact.kept_as).read_bytes() == damaged
         [notice] = log.notices
         assert str(folder / fact.kept_as) in notice
-        assert f"{len(there)} events go on in a new one, {len(gone)} are lost" in notice
+        assert f"{len(there)} events are kept in a new one, {len(gone)} are lost" in notice
         assert (await log.verify()).problems == ()
         for session in fact.sessions:
             assert (await log.verify(session)).problems == ()

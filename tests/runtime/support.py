@@ -174,6 +174,7 @@ async def kernel(
     permission: dict[str, Any] | None = None,
     ids: Any = None,
     clock: Any = None,
+    config: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Kernel]:
     """Open a kernel on `tmp/work` whose model plays `script`."""
     folder = tmp / "work"
@@ -184,9 +185,8 @@ async def kernel(
     path.write_text(script)
     provider = {"kind": "scripted", "base_url": str(path)}
     given = permission if permission is not None else {"edit": "allow", "bash": "allow"}
-    settings = load(
-        {"model": "mock/test", "providers": {"mock": provider}, "permission": given}, {"HOME": str(tmp)}
-    )
+    said = {"model": "mock/test", "providers": {"mock": provider}, "permission": given, **(config or {})}
+    settings = load(said, {"HOME": str(tmp)})
     opened = await Kernel.open(
         KernelOptions(
             folder=str(folder),

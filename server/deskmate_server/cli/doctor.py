@@ -22,6 +22,7 @@ from deskmate_session.kernel import (
     is_local,
     load_settings,
     model_in_use,
+    state_dir_name,
     sqlite_version,
     state_home,
 )
@@ -147,6 +148,8 @@ class _Doctor:
             )
         if not problems:
             self._good(f"the log of {folder}: {events:,} events, verified")
+        for kept in sorted((home / state_dir_name(folder)).glob("events.damaged-*.db")):
+            self._note(f"{kept} is a damaged log that was set aside; what could be read of it goes on")
 
     async def _verify(self) -> tuple[int, tuple[c.Problem, ...]]:
         async with opened(self._settings) as kernel:

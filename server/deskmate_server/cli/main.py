@@ -100,7 +100,12 @@ _RUN_EPILOG = (
 
 def _run(run: argparse.ArgumentParser) -> None:
     run.description = "Run one turn in this folder. The answer goes to stdout, calls and troubles to stderr."
-    run.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from stdin")
+    run.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        help="what to do; - reads it from stdin; with --continue or --session, none resumes what was cut off",
+    )
     run.add_argument("--json", action="store_true", help="print every update as a line of JSON")
     run.add_argument("--ephemeral", action="store_true", help="keep nothing: the log is deleted afterwards")
     run.add_argument(

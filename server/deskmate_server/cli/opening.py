@@ -47,7 +47,13 @@ async def opened(
         await kernel.close()
 
 
+_told: set[str] = set()
+
+
 def _tell(notice: Notice) -> None:
+    if notice.message in _told:
+        return  # a command may open the folder twice
+    _told.add(notice.message)
     stderr().line(f"deskmate: {notice.level}: {harmless(notice.message)}", "yellow")
 
 

@@ -16,11 +16,11 @@ from deskmate_server.cli.live import Live
 from deskmate_server.cli.opening import failed, opened, settings
 from deskmate_server.cli.output import Output, complain, one_line, stderr, stdout
 from deskmate_session.errors import DeskmateError, Rejected
-from deskmate_session.kernel import Kernel
+from deskmate_session.kernel import Kernel, Turn
 from deskmate_session.model import commands as c, queries as q
-from deskmate_session.model.messages import Ask, TextInput, TurnResult
+from deskmate_session.model.messages import Ask, Queue, TextInput, TurnResult
 from deskmate_session.model.permissions import Action, Rule
-from deskmate_session.model.updates import AskUpdate, Delta, Updated
+from deskmate_session.model.updates import AskUpdate, Delta, QueueUpdate, Updated
 
 Permissions = dict[str, Action | dict[str, Action]]
 
@@ -30,13 +30,16 @@ def run(args: argparse.Namespace) -> int:
     if args.ephemeral and (args.go_on or args.session):
         complain("--ephemeral keeps nothing, so there is no session to go on with")
         return 2
-    text: str = args.prompt
+    text: str | None = args.prompt
+    if text is None and not (args.go_on or args.session):
+        complain("there is no prompt", "only --continue and --session can do without: they resume")
+        return 2
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
     try:
-        prompt = TextInput(text=text)
+        prompt = None if text is None else TextInput(text=text)
     except ValidationError as error:
-        blank = not text.strip()
+        blank = text is not None and not text.strip()
         complain("the prompt is empty" if blank else f"the prompt can't be used: {error.errors()[0]['msg']}")
         return 2
     with contextlib.ExitStack() as stack:
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             return failed(error)
 
 
-async def _run(args: argparse.Namespace, prompt: TextInput, home: Path | None) -> int:
+async def _run(args: argparse.Namespace, prompt: TextInput | None, home: Path | None) -> int:
     pairs: list[tuple[str, str]] = args.allow
     using = settings()
     using = using.model_copy(update={"permission": without_asks(using.permission, pairs)})
@@ -58,19 +61,42 @@ async def _run(args: argparse.Namespace, prompt: TextInput, home: Path | None) -
     async with opened(using, home, rules) as kernel:
         session_id = await _session(kernel, args)
         view = _View(as_json=args.json)
-        command = c.Prompt(session_id=session_id, parts=(prompt,), agent=args.agent, model=args.model)
-        turn = await kernel.prompt(command, view)
-        interrupted = False
+        if prompt is None:
+            turn = await kernel.resume(c.Resume(session_id=session_id), view)
+        else:
+            command = c.Prompt(session_id=session_id, parts=(prompt,), agent=args.agent, model=args.model)
+            turn = await kernel.prompt(command, view)
+            view.goes_on = _Again(kernel, command, turn.accepted.message_id)
+        message_id, interrupted = turn.accepted.message_id, False
         try:
             result = await asyncio.shield(turn.result)
         except asyncio.CancelledError:
+            if await kernel.unqueue(session_id, message_id):
+                complain("the prompt was taken back, before its turn began")
+                return INTERRUPTED
             interrupted = True
             await kernel.submit(c.Interrupt(session_id=session_id))
             result = await turn.result
-    view.end(result)
+        view.end(result)
+        if not interrupted:
+            await kernel.drained(session_id)  # other prompts that came meanwhile are this process's to run
     if interrupted:
         return INTERRUPTED
     return 0 if result.finish == "stop" else 1
+
+
+class _Again:
+    """The prompt once more: who waits at a terminal wants it to run, though after a crash what waits is held."""
+
+    def __init__(self, kernel: Kernel, command: c.Prompt, message_id: str) -> None:
+        self._kernel = kernel
+        self._command = command.model_copy(update={"message_id": message_id})
+        self._task: asyncio.Task[Turn] | None = None
+
+    def held(self, queue: Queue) -> None:
+        """The queue is held; is it ours?"""
+        if any(waiting.message_id == self._command.message_id for waiting in queue.prompts):
+            self._task = asyncio.ensure_future(self._kernel.prompt(self._command))
 
 
 async def _session(kernel: Kernel, args: argparse.Namespace) -> str:
@@ -98,11 +124,14 @@ class _View:
         self._out, self._err = stdout(), stderr()
         self._json = as_json
         self._live = Live(self._out, self._err)
+        self.goes_on: _Again | None = None
 
     def push(self, item: Updated | Delta) -> None:
         """Show one update."""
         if isinstance(item, AskUpdate):
             self._tell(item.ask)
+        if isinstance(item, QueueUpdate) and item.queue.held and self.goes_on is not None:
+            self.goes_on.held(item.queue)
         if self._json:
             self._out.json(item.dump())
         else:

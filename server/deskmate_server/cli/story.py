@@ -136,7 +136,7 @@ class _Teller:
                 style: Style = "red" if payload.reply == "reject" else "green"
                 yield self._line(event, "reply", text, self._asks.get(payload.ask_id), style)
             case e.InterruptRequested():
-                yield self._line(event, "interrupt", "the person stopped the turn", style="yellow")
+                yield self._line(event, "interrupt", "the turn was to stop", style="yellow")
             case e.MessageUnqueued():
                 cause = self._prompts.get(payload.message_id)
                 yield self._line(event, "unqueued", "the prompt was taken back", cause, "yellow")
@@ -183,8 +183,17 @@ class _Teller:
             style: Style = "dim" if label == "thinks" else "plain"
             yield self._line(event, label, text, self._steps.get(fact.message_id), style)
 
+    def _rest(self, event: e.LoggedEvent, step: int | None) -> Iterator[Line]:
+        """What had streamed when the answer was cut off."""
+        for label, pieces in self._texts.values():
+            if text := "".join(pieces).strip():
+                yield self._line(event, label, f"{text} …", step)
+        self._texts.clear()
+
     def _answer(self, event: e.LoggedEvent, fact: e.ModelResponded) -> Iterator[Line]:
         step = self._steps.get(fact.message_id)
+        if fact.finish == "interrupted":
+            yield from self._rest(event, step)
         for call in fact.calls:
             self._calls[call.call_id] = event.seq
             self._about[call.call_id] = about = call_line(call.tool, call.args)
@@ -197,6 +206,8 @@ class _Teller:
         about = self._about.get(fact.call_id, fact.tool)
         if isinstance(fact, e.CallFailed):
             kind = "" if fact.error.startswith(fact.kind) else f"{fact.kind}: "
+            if fact.outcome_unknown:
+                kind = "outcome unknown: "
             return self._line(event, "failed", f"{about}: {kind}{fact.error}", cause, "red")
         style: Style = "green" if fact.success else "red"
         short = in_short(fact.tool, fact.output, fact.exit_code)

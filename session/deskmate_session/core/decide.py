@@ -101,6 +101,12 @@ def resume(state: SessionState, ids: Ids) -> list[e.EventPayload]:
         ]
     if state.queue:
         return [e.QueueReleased()]
+    if state.last_finish is None:
+        raise Rejected(
+            "conflict",
+            "there is nothing to resume: no turn has run in this session",
+            "open the session whose turn was cut off, or send a prompt",
+        )
     raise Rejected(
         "conflict",
         "there is nothing to resume: the newest turn ended by itself and no prompt waits",

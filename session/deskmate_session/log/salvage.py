@@ -221,10 +221,10 @@ def _flush(path: Path) -> None:
 
 def _notice(fact: LogSalvaged, folder: Path) -> str:
     gone = sum(lost.last - lost.first + 1 for lost in fact.lost)
-    what = f"{fact.events} events go on in a new one, {gone} are lost"
+    what = f"{fact.events} events are kept in a new one, {gone} are lost"
     if not fact.events:
         what = "nothing of it can be read, and a new one begins"
-    where = f" (sessions {', '.join(fact.sessions[:5])}{', …' if len(fact.sessions) > 5 else ''})"
+    where = f" (of the sessions that are still known: {', '.join(fact.sessions[:5])}{', …' if len(fact.sessions) > 5 else ''})"
     return (
         f"the event log was damaged: {what}{where if fact.sessions else ''};"
         f" the damaged file is kept as {str(folder / fact.kept_as)!r}"

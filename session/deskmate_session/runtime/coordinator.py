@@ -162,6 +162,12 @@ class Coordinator:
         with suppress(LogError, Rejected):  # the next process settles it; deleted: it is stopped already
             await self.interrupt(session_id)
 
+    async def drained(self, session_id: str) -> None:
+        """Wait until nothing of a session runs in this process."""
+        run = self._runs.get(session_id)
+        while run is not None and run.over is not None and not run.over.done():
+            await asyncio.wait({run.over})
+
     def runs(self, session_id: str) -> bool:
         """A run of the session goes on in this process."""
         run = self._runs.get(session_id)

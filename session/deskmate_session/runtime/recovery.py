@@ -64,7 +64,8 @@ class Recovery:
             self._notices.tell(
                 "warning",
                 f"the turn of {state.info.title!r} was cut off when its process ended; what it had done is "
-                "kept. Resume it, or send another prompt",
+                f"kept. Resume it (:DeskmateResume; deskmate run --session {state.info.id}), or send another "
+                "prompt",
             )
 
     async def _clear(self, change: e.ChangeStarted) -> None:
