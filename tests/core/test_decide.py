@@ -42,4 +42,5 @@ def test_resuming_twice_joins_the_prompt_that_is_about_to_run() -> None:
 def test_there_is_nothing_to_resume_after_an_end_of_its_own(facts: tuple[e.EventPayload, ...]) -> None:
     with pytest.raises(Rejected) as caught:
         decide.resume(fold(*facts), Ids())
-    assert (caught.value.kind, caught.value.hint) == ("conflict", "send a prompt")
+    assert caught.value.kind == "conflict"
+    assert (caught.value.hint or "").endswith("send a prompt")

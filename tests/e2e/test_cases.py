@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.crash import children
 from tests.support.fake_provider import Request, answer, call, text
-from tests.support.histories import valid_anthropic
+from tests.support.histories import valid_anthropic, valid_openai
 from tests.support.rig import ALLOW_ALL, Rig
 
 DONE = answer(text("done"))
@@ -197,6 +197,29 @@ async def test_D02_a_kill_during_streaming_keeps_the_text_and_is_told(tmp_path: 
         assert await rig.text(session) == f"{shown}and on"
 
 
+async def test_D02_after_a_kill_an_openai_server_takes_the_history(tmp_path: Path) -> None:
+    calls = [
+        call("bash", {"command": "echo first"}),
+        call("bash", {"command": "echo second; exec sleep 300"}),
+        call("bash", {"command": "echo third > never"}),
+    ]
+    async with Rig.open(
+        tmp_path, [answer(text("I run three."), *calls)], kind="openai", config=CONFIG
+    ) as rig:
+        session = await rig.create()
+        rig.start(session, "run them", "t")
+        await rig.client.progress("t", lambda v: v["kind"] == "delta" and "second" in v["text"])
+        await crashed(rig, session)
+        await goes_on(rig, session)
+        sent = rig.fake.bodies[-1]["messages"]
+        [asked] = [message for message in sent if message.get("tool_calls")]
+        told = [message for message in sent if message["role"] == "tool"]
+        assert [message["tool_call_id"] for message in told] == [made["id"] for made in asked["tool_calls"]]
+        assert len(told) == 3 and told[0]["content"].startswith("first")
+        assert "look at the state of things" in told[1]["content"]
+        assert not (rig.folder / "never").exists()
+
+
 async def crashed(rig: Rig, session: str) -> None:
     """Kill the server in mid-turn; nothing is open in the next one, and the person is told."""
     await rig.die()
@@ -216,5 +239,5 @@ async def goes_on(rig: Rig, session: str) -> None:
     """The next prompt is answered, from a history that a provider takes."""
     rig.fake.add(answer(text("and on")))
     assert (await rig.prompt(session, "go on"))["finish"] == "stop"
-    valid_anthropic(rig.fake.bodies[-1])
+    (valid_openai if rig.fake.requests[-1].wire == "openai" else valid_anthropic)(rig.fake.bodies[-1])
     await rig.verified()

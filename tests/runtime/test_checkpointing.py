@@ -17,9 +17,9 @@ from tests.runtime.two import SESSION, level, queue, verified
 
 INTERVAL = 30
 OFTEN = {"config": {"checkpoint": {"interval": INTERVAL}}}
-READS = 30
-"""Calls of one answer: more than two intervals of events."""
-AT_WORK = [*["completed"] * READS, "pending", "running"]
+WAITING = 45
+"""Prompts that wait behind a turn, each an event of its session: more than an interval and two looks."""
+RUNS, ASKS = "sleep 300", "touch made"
 ASKING = {"permission": {"bash": {"*": "ask", "sleep *": "allow"}}, "files": {"f": "x\n"}}
 
 
@@ -60,30 +60,22 @@ async def run_turns(opened: Kernel, hand: Hand, count: int) -> None:
     await idle(opened, SESSION)
 
 
-async def in_mid_turn(opened: Kernel, hand: Hand, kept: Kept) -> None:
-    """A turn in which one call runs and one waits for the person, with a prompt behind it; all of this
-    began before the newest checkpoint."""
+async def in_mid_turn(opened: Kernel, hand: Hand, kept: Kept, command: str) -> None:
+    """A turn whose last call runs, or waits for the person; that began before the newest checkpoint."""
     await send(opened, SESSION, "long")
-    await send(opened, SESSION, "next")
     answering = await hand.next("long")
     answering.say("I look. ")
-    answering.call("bash", command="sleep 300")
-    answering.call("bash", command="touch made")
-    for _ in range(READS):
-        answering.call("read", path="f")
+    answering.call("read", path="f")
+    answering.call("bash", command=command)
+    answering.call("read", path="f")
     answering.end("toolCalls")
     state = live(opened)
-    await until(lambda: sorted(call.status for call in state.conversation.calls.values()) == AT_WORK)
-    await until(lambda: state.asks)
-    events = await opened._log.read(session=SESSION)
-    began = [
-        event.seq
-        for event in events
-        if isinstance(event.payload, e.AskOpened | e.MessageReceived | e.ModelResponded)
-        or (isinstance(event.payload, e.CallStarted) and event.payload.tool == "bash")
-    ]
-    assert len(began) == 5
-    await until(lambda: kept.seqs and kept.seqs[-1] > max(began))
+    await until(lambda: state.asks or [call.status for call in state.unsettled_calls()][:1] == ["running"])
+    await until(lambda: state.asks or [call.tool for call in state.unsettled_calls()][:1] == ["bash"])
+    began = state.seq
+    for number in range(WAITING):
+        await send(opened, SESSION, f"w{number}")
+    await until(lambda: kept.seqs and kept.seqs[-1] > began)
 
 
 def live(opened: Kernel) -> SessionState:
@@ -152,23 +144,27 @@ async def test_a_session_opens_at_its_newest_checkpoint(tmp_path: Path, kept: Ke
         assert live(opened).whole
 
 
-async def test_who_opens_a_session_in_mid_turn_knows_what_its_owner_knows(tmp_path: Path, kept: Kept) -> None:
+@pytest.mark.parametrize(("command", "status"), [(RUNS, "busy"), (ASKS, "waiting")])
+async def test_who_opens_a_session_in_mid_turn_knows_what_its_owner_knows(
+    tmp_path: Path, kept: Kept, command: str, status: str
+) -> None:
     async with by_hand(tmp_path, **OFTEN, **ASKING) as (opened, hand):
         await create(opened)
         await run_turns(opened, hand, 2)
-        await in_mid_turn(opened, hand, kept)
+        await in_mid_turn(opened, hand, kept, command)
         async with by_hand(tmp_path, **OFTEN, **ASKING) as (other, _):
             kept.read.clear()
             told = await known(other)
             state = live(other)
             assert not state.whole
-            assert kept.read[:1] in ([], [kept.seqs[-1] + 1])
+            assert kept.read == list(range(kept.seqs[-1] + 1, state.seq + 1))
             assert told == await known(opened)
-            details = told[0]
-            assert isinstance(details, q.SessionDetails)
-            assert (details.status.status, len(details.queue.prompts)) == ("waiting", 1)
+            details, _, asks, _ = told
+            assert (details.status.status, len(details.queue.prompts)) == (status, WAITING)
+            assert len(asks.asks) == (command == ASKS)
             assert checkpoints.dump(state) == checkpoints.dump(live(opened)) == await replayed(opened)
             assert state.unsettled_calls() == live(opened).unsettled_calls()
+            assert len(state.unsettled_calls()) == 2
             await opened.submit(c.Interrupt(session_id=SESSION))
             await idle(opened, SESSION)
             await level(opened, other)
@@ -180,27 +176,31 @@ def die(opened: Kernel) -> None:
     (opened.state_dir / "owners" / f"{opened._log.owner}.lock").unlink()
 
 
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        (RUNS, [("call.failed", True), ("call.failed", None)]),
+        (ASKS, [("call.failed", None), ("call.failed", None), ("ask.replied", None)]),
+    ],
+)
 async def test_who_takes_over_in_mid_turn_settles_the_calls_from_before_its_checkpoint(
-    tmp_path: Path, kept: Kept
+    tmp_path: Path, kept: Kept, command: str, facts: list[tuple[str, bool | None]]
 ) -> None:
     async with by_hand(tmp_path, **OFTEN, **ASKING) as (opened, hand):
         await create(opened)
         await run_turns(opened, hand, 2)
-        await in_mid_turn(opened, hand, kept)
+        await in_mid_turn(opened, hand, kept, command)
+        newest = kept.seqs[-1]
         die(opened)
         kept.read.clear()
         async with by_hand(tmp_path, **OFTEN, **ASKING) as (other, _):
             assert await other.has_session(SESSION)
             state = live(other)
-            assert not state.whole and (not kept.read or min(kept.read) > 1)
+            assert not state.whole and (not kept.read or min(kept.read) > newest)
             assert (state.turn, state.last_finish) == (None, "interrupted")
-            assert settled(await other._log.read(session=SESSION)) == [
-                ("ask.replied", None),
-                ("call.failed", None),
-                ("call.failed", True),
-            ]
+            assert settled(await other._log.read(session=SESSION)) == facts
             assert await texts(other) == ["a0", "a1", "I look. "]
-            assert await queue(other) == (True, 1)
+            assert await queue(other) == (True, WAITING)
             assert checkpoints.dump(state) == await replayed(other)
             assert not (tmp_path / "work" / "made").exists()
             await verified(other)
@@ -243,7 +243,7 @@ def settled(events: Sequence[e.Event]) -> list[tuple[str, bool | None]]:
             found.append((event.type, event.payload.outcome_unknown))
         elif isinstance(event.payload, e.AskReplied):
             found.append((event.type, None))
-    return sorted(found, key=str)
+    return found
 
 
 async def texts(opened: Kernel) -> list[str]:

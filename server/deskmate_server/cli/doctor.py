@@ -22,8 +22,8 @@ from deskmate_session.kernel import (
     is_local,
     load_settings,
     model_in_use,
-    state_dir_name,
     sqlite_version,
+    state_dir_name,
     state_home,
 )
 from deskmate_session.model import commands as c, queries as q

@@ -16,7 +16,7 @@ from deskmate_server.cli.live import Live
 from deskmate_server.cli.opening import failed, opened, settings
 from deskmate_server.cli.output import Output, complain, one_line, stderr, stdout
 from deskmate_session.errors import DeskmateError, Rejected
-from deskmate_session.kernel import Kernel, Turn
+from deskmate_session.kernel import Kernel, Supervisor
 from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.messages import Ask, Queue, TextInput, TurnResult
 from deskmate_session.model.permissions import Action, Rule
@@ -58,6 +58,7 @@ async def _run(args: argparse.Namespace, prompt: TextInput | None, home: Path | 
     using = settings()
     using = using.model_copy(update={"permission": without_asks(using.permission, pairs)})
     rules = tuple(Rule(name, pattern, "allow") for name, pattern in pairs)
+    supervisor = Supervisor()
     async with opened(using, home, rules) as kernel:
         session_id = await _session(kernel, args)
         view = _View(as_json=args.json)
@@ -66,7 +67,7 @@ async def _run(args: argparse.Namespace, prompt: TextInput | None, home: Path | 
         else:
             command = c.Prompt(session_id=session_id, parts=(prompt,), agent=args.agent, model=args.model)
             turn = await kernel.prompt(command, view)
-            view.goes_on = _Again(kernel, command, turn.accepted.message_id)
+            view.goes_on = _Again(kernel, supervisor, command, turn.accepted.message_id)
         message_id, interrupted = turn.accepted.message_id, False
         try:
             result = await asyncio.shield(turn.result)
@@ -80,23 +81,24 @@ async def _run(args: argparse.Namespace, prompt: TextInput | None, home: Path | 
         view.end(result)
         if not interrupted:
             await kernel.drained(session_id)  # other prompts that came meanwhile are this process's to run
+        await supervisor.close()
     if interrupted:
         return INTERRUPTED
     return 0 if result.finish == "stop" else 1
 
 
 class _Again:
-    """The prompt once more: who waits at a terminal wants it to run, though after a crash what waits is held."""
+    """The prompt once more: after a crash what waits is held, but who waits at a terminal wants it to run."""
 
-    def __init__(self, kernel: Kernel, command: c.Prompt, message_id: str) -> None:
+    def __init__(self, kernel: Kernel, supervisor: Supervisor, command: c.Prompt, message_id: str) -> None:
         self._kernel = kernel
+        self._supervisor = supervisor
         self._command = command.model_copy(update={"message_id": message_id})
-        self._task: asyncio.Task[Turn] | None = None
 
     def held(self, queue: Queue) -> None:
         """The queue is held; is it ours?"""
         if any(waiting.message_id == self._command.message_id for waiting in queue.prompts):
-            self._task = asyncio.ensure_future(self._kernel.prompt(self._command))
+            self._supervisor.spawn(self._kernel.prompt(self._command), name="the prompt once more")
 
 
 async def _session(kernel: Kernel, args: argparse.Namespace) -> str:
