@@ -208,7 +208,9 @@ async def test_D02_after_a_kill_an_openai_server_takes_the_history(tmp_path: Pat
     ) as rig:
         session = await rig.create()
         rig.start(session, "run them", "t")
-        await rig.client.progress("t", lambda v: v["kind"] == "delta" and "second" in v["text"])
+        await rig.client.progress(
+            "t", lambda v: v["kind"] == "delta" and v["field"] == "output" and "second" in v["text"]
+        )
         await crashed(rig, session)
         await goes_on(rig, session)
         sent = rig.fake.bodies[-1]["messages"]

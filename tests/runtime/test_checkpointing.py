@@ -118,11 +118,14 @@ async def test_who_runs_a_session_checkpoints_it_an_interval_apart(tmp_path: Pat
         await verified(opened)
 
 
-async def test_with_the_default_interval_a_short_session_has_none(tmp_path: Path, kept: Kept) -> None:
-    async with by_hand(tmp_path) as (opened, hand):
+async def test_a_short_session_has_none_and_who_only_follows_writes_none(tmp_path: Path, kept: Kept) -> None:
+    async with by_hand(tmp_path) as (opened, hand), by_hand(tmp_path, **OFTEN) as (other, _):
         await create(opened)
-        await run_turns(opened, hand, 6)
-        assert live(opened).seq < 75
+        assert await other.has_session(SESSION)
+        await run_turns(opened, hand, 8)
+        await level(opened, other)
+        assert INTERVAL + LOOK_EVERY < live(other).seq < 75
+        await other.close()  # with all that it had begun
         assert kept.seqs == []
 
 

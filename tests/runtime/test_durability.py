@@ -85,10 +85,19 @@ async def ask_for(opened: Kernel, hand: Hand, session: str, tool: str, **args: A
     return turn
 
 
-async def last_words(hand: Hand, before: int) -> None:
-    """End the next request, the `before`-th of all."""
-    await until(lambda: len(hand.asked) > before and hand.answering)
-    hand.answering[-1].end()
+async def finish(hand: Hand, turn: Any) -> None:
+    """End every request, whoever makes it, till a turn is over."""
+    ended: list[Any] = []
+
+    def over() -> bool:
+        for answering in hand.answering:
+            if answering not in ended:
+                ended.append(answering)
+                answering.end()
+        return turn.result.done()
+
+    await until(over)
+    assert (await turn.result).finish == "stop"
 
 
 async def test_a_command_runs_once_its_start_is_on_the_disk(
@@ -101,12 +110,10 @@ async def test_a_command_runs_once_its_start_is_on_the_disk(
         turn = await ask_for(opened, hand, GATED, "bash", command="touch gated")
         await gate.reached()
         other = await ask_for(opened, hand, FREE, "bash", command="touch free")
-        await last_words(hand, 2)
-        assert (await other.result).finish == "stop"
+        await finish(hand, other)
         assert [path.name for path in (tmp_path / "work").iterdir()] == ["free"]
         gate.open()
-        await last_words(hand, 3)
-        assert (await turn.result).finish == "stop"
+        await finish(hand, turn)
         assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["free", "gated"]
         assert (await types(opened, GATED))[-3:] == ["call.started", "call.completed", "turn.ended"]
     assert gate.durable == [True, True]
@@ -119,8 +126,7 @@ async def test_a_call_without_effect_is_not_made_to_wait_for_the_disk(
     async with by_hand(tmp_path, files={"f": "x\n"}) as (opened, hand):
         await create(opened, FREE)
         turn = await ask_for(opened, hand, FREE, "read", path="f")
-        await last_words(hand, 1)
-        assert (await turn.result).finish == "stop"
+        await finish(hand, turn)
     assert gate.durable == [False]
 
 
@@ -134,12 +140,10 @@ async def test_a_file_is_touched_once_its_change_is_on_the_disk(
         turn = await ask_for(opened, hand, GATED, "edit", path=GATED, old="old", new="new")
         await gate.reached()
         other = await ask_for(opened, hand, FREE, "edit", path=FREE, old="old", new="new")
-        await last_words(hand, 2)
-        assert (await other.result).finish == "stop"
+        await finish(hand, other)
         assert contents(tmp_path) == {GATED: "old\n", FREE: "new\n"}
         gate.open()
-        await last_words(hand, 3)
-        assert (await turn.result).finish == "stop"
+        await finish(hand, turn)
         assert contents(tmp_path) == {GATED: "new\n", FREE: "new\n"}
     assert gate.durable == [True, True]
 
@@ -185,14 +189,12 @@ async def test_a_call_begins_once_the_answer_to_its_ask_is_on_the_disk(
         replying = asyncio.ensure_future(opened.submit(c.ReplyAsk(ask_id=asks[GATED], reply="once")))
         await gate.reached()
         assert await opened.submit(c.ReplyAsk(ask_id=asks[FREE], reply="once")) == c.Replied(accepted=True)
-        await last_words(hand, 2)
-        assert (await turns[FREE].result).finish == "stop"
+        await finish(hand, turns[FREE])
         assert [path.name for path in (tmp_path / "work").iterdir()] == [FREE]
         assert not replying.done()
         gate.open()
         assert await replying == c.Replied(accepted=True)
-        await last_words(hand, 3)
-        assert (await turns[GATED].result).finish == "stop"
+        await finish(hand, turns[GATED])
         assert (tmp_path / "work" / GATED).exists()
     assert gate.durable == [True, True]
 

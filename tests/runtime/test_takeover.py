@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deskmate_session.kernel import Kernel
+from deskmate_session.kernel import Kernel, Notice
 from deskmate_session.model import commands as c, queries as q
 from tests.runtime.support import (
     Hand,
@@ -235,6 +235,32 @@ async def test_whenever_it_dies_the_next_prompt_runs(tmp_path: Path, dies: str) 
         kinds = [type for type in await types(opened, SESSION) if type.startswith("turn.")]
         assert kinds == ["turn.started", "turn.ended"] * 2
         assert await queue(opened) == (False, 0)
+
+
+async def test_a_prompt_at_once_after_a_death_comes_behind_what_the_dead_one_left(tmp_path: Path) -> None:
+    script = '# turn\nsay: Half.\ncall bash {"command": "touch begun; exec sleep 300"}'
+    async with beside(tmp_path, script, "one") as (opened, hand, process):
+        await process.owner()
+        state = opened._sessions.live(SESSION)
+        assert state is not None
+        # Not before: a child that has not executed its program yet holds its parent's lock for a moment.
+        await until((tmp_path / "work" / "begun").exists)
+        await opened._log.catch_up()
+        told: list[Notice] = []
+        opened.on_notice(told.append)
+        opened._log._on_owners_gone.clear()  # the prompt is quicker than the look at who lives
+        await process.end()
+        turn = await send(opened, SESSION, "two")
+        (await hand.next("two")).end()
+        assert (await turn.result).finish == "stop"
+        await idle(opened, SESSION)
+        kinds = await types(opened, SESSION)
+        assert kinds[kinds.index("call.started") :] == [
+            *("call.started", "call.failed", "turn.ended"),
+            *("message.received", "turn.started", "turn.ended"),
+        ]
+        assert [(notice.level, "cut off" in notice.message) for notice in told] == [("warning", True)]
+        await verified(opened)
 
 
 async def test_of_several_survivors_one_settles_it(tmp_path: Path) -> None:

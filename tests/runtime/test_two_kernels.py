@@ -4,6 +4,7 @@ Both are in this process: a kernel's sign of life is a lock on a file of its own
 """
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ import pytest
 from deskmate_session.errors import Conflict, LeaseLost
 from deskmate_session.model import commands as c, events as e, queries as q
 from tests.runtime.support import (
+    create,
     idle,
+    kernel,
     logged,
+    prompt,
+    real,
     send,
     types,
     until,
@@ -55,6 +60,27 @@ async def test_both_see_the_same_events_in_the_same_order(tmp_path: Path) -> Non
         pages = [await opened.query(q.ListMessages(session_id=SESSION)) for opened in (it.a, it.b)]
         assert pages[0] == pages[1]
         assert await owners(it.b) == [it.a._log.owner, it.b._log.owner]
+
+
+async def test_text_is_logged_more_often_while_another_process_shows_it(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    appends: dict[bool, int] = {}
+    for followed in (False, True):
+        tmp = tmp_path / str(followed)
+        tmp.mkdir()
+        async with contextlib.AsyncExitStack() as stack:
+            script = f"pace: 20ms\nsay: {words}"
+            opened = await stack.enter_async_context(kernel(tmp, script, **real()))
+            if followed:
+                await stack.enter_async_context(kernel(tmp, script, **real()))
+                await until(lambda: opened._log.others)  # noqa: B023 - waited for here
+            await create(opened)
+            assert (await prompt(opened, SESSION, "talk")).finish == "stop"
+            told = await events_of(opened, e.PartAppended)
+            assert "".join(event.payload.text for event in told) == words
+            appends[followed] = len(told)
+    # Each 500 ms alone, each 100 ms with another: five times as often, were the machine never late.
+    assert appends[True] > 2 * appends[False], appends
 
 
 async def test_a_prompt_in_one_waits_behind_the_turn_of_the_other_and_runs_there(tmp_path: Path) -> None:
