@@ -224,7 +224,8 @@ def _notice(fact: LogSalvaged, folder: Path) -> str:
     what = f"{fact.events} events are kept in a new one, {gone} are lost"
     if not fact.events:
         what = "nothing of it can be read, and a new one begins"
-    where = f" (of the sessions that are still known: {', '.join(fact.sessions[:5])}{', …' if len(fact.sessions) > 5 else ''})"
+    named = ", ".join(fact.sessions[:5]) + (", …" if len(fact.sessions) > 5 else "")
+    where = f" (of the sessions that are still known: {named})"
     return (
         f"the event log was damaged: {what}{where if fact.sessions else ''};"
         f" the damaged file is kept as {str(folder / fact.kept_as)!r}"
