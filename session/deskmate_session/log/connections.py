@@ -96,8 +96,8 @@ def open_anyhow(path: Path) -> sqlite3.Connection | None:
 
 def is_damage(error: Exception) -> bool:
     """Tell whether the file's content can't be what was written."""
-    if isinstance(error, LogCorrupt | examine.Damaged | UnicodeDecodeError):
-        return True  # the last one: of a table's name in the words of SQLite
+    if isinstance(error, LogCorrupt | examine.Damaged | UnicodeDecodeError | OverflowError):
+        return True  # the last two: of a table's name in the words of SQLite, of a number beyond all
     if not isinstance(error, sqlite3.Error):
         return False
     # Text that is none comes without a code, from the sqlite3 module itself.

@@ -11,13 +11,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from deskmate_session.errors import LogCorrupt, LogReadOnly
+from deskmate_session.errors import LogCorrupt, LogError, LogReadOnly
 from deskmate_session.log import examine, faults, mounts
 from deskmate_session.log.connections import (
     NO_PLACE,
@@ -35,6 +36,9 @@ from deskmate_session.model.ports import Clock, Ids
 WAL_PAGES = 120
 """Pages of 8 KB at which a commit moves the write-ahead log into the database, where the writer has not done
 so before. The default of 1000 would let 8 MB stand beside a database of 200 KB."""
+
+OPENING = 20.0
+"""Seconds that an opener waits for another one, which may be mending a large log."""
 
 Journal = Literal["auto", "wal", "rollback"]
 """How commits are made safe; `auto`: by a write-ahead log, unless the file system is not to be trusted."""
@@ -108,8 +112,19 @@ def _make(state_dir: Path) -> None:
 def _alone(state_dir: Path) -> Generator[None]:
     fd = os.open(state_dir / "events.db.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        until = time.monotonic() + OPENING
         with _locking():
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise LogError(
+                            f"another program has been opening the event log for {OPENING:.0f} s"
+                            f" ({str(state_dir / 'events.db.lock')!r} is locked): end it, then try again"
+                        ) from None
+                    time.sleep(0.005)
         yield
     finally:
         os.close(fd)

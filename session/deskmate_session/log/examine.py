@@ -21,6 +21,8 @@ DELAY = 10.0
 EVERY = 24 * 3600.0
 """Seconds from one look in the background to the next."""
 
+_HIGHEST = 1 << 53
+"""No log has so many events, and no lease was taken so often."""
 _RUN = 128
 """Events that are looked at in one go."""
 _REST = 0.01
@@ -59,7 +61,9 @@ def schema(conn: sqlite3.Connection) -> None:
     try:
         for table, names in columns.items():
             conn.execute(f"select {names} from {table} limit 1").fetchone()
-        conn.execute("select seq from sqlite_sequence where name = 'events'").fetchone()
+        highest = "select max(n) from (select seq n from sqlite_sequence union all select epoch from leases)"
+        if (conn.execute(highest).fetchone()[0] or 0) > _HIGHEST:
+            raise Damaged("a counter stands beyond all that was counted")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
             raise

@@ -69,8 +69,8 @@ def holders(conn: sqlite3.Connection) -> set[str]:
 
 
 def dead(conn: sqlite3.Connection, owner: str, alive: Alive) -> list[str]:
-    """Return the roots whose holder is dead, and those with an open turn of a dead process that no live one
-    has taken over (logs from before leases)."""
+    """Return the roots whose holder is dead, those with an open turn of a dead process that no live one has
+    taken over (logs from before leases), and those where a prompt waits that nobody would run."""
     rows = conn.execute(
         "select root, owner, null from leases where owner is not null"
         " union all select s.root, l.owner, s.turn_owner from sessions s"
@@ -83,7 +83,12 @@ def dead(conn: sqlite3.Connection, owner: str, alive: Alive) -> list[str]:
         for root, holder, turn_owner in rows
         if not lives[holder] and not lives[turn_owner] and (holder or turn_owner)
     ]
-    return list(dict.fromkeys(found))
+    nobodys = conn.execute(
+        "select distinct s.root from messages m join sessions s on s.id = m.session"
+        " left join leases l on l.root = s.root where m.waiting = 1 and s.held = 0 and s.turn is null"
+        " and s.deleted_at is null and l.owner is null"
+    )
+    return list(dict.fromkeys([*found, *(root for (root,) in nobodys)]))
 
 
 def _waits(conn: sqlite3.Connection, root: str) -> bool:

@@ -4,12 +4,17 @@ The system frees the lock within a millisecond of the process's end, SIGKILL too
 process is stopped; no heartbeat, no clock, no process id that may be used again.
 """
 
+import errno
 import fcntl
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
+
+_CAREFUL = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+"""Something else may stand at an owner's place: nothing waits for it, and no link is followed."""
+_NO_LOCK_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -50,9 +55,13 @@ def alive(state_dir: Path, id: str) -> bool:
     if path is None:
         return False
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
+        fd = os.open(path, os.O_RDONLY | _CAREFUL)
+    except PermissionError:
+        return True  # another user's: nobody here can tell, and a living one is never robbed
+    except OSError as error:
+        if error.errno in _NO_LOCK_FILE:
+            return False
+        raise  # no descriptor is left, say: that tells nothing of the owner
     try:
         # Shared: two that ask at once don't take each other for the owner.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -75,8 +84,8 @@ def sweep(state_dir: Path, *, but: str = "") -> list[str]:
     for path in sorted((state_dir / "owners").glob("*.lock")):
         if path.stem == but:
             continue
-        with suppress(FileNotFoundError):  # another sweep was faster
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        with suppress(OSError):  # another sweep was faster, or it is no lock file of ours
+            fd = os.open(path, os.O_RDWR | _CAREFUL)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()

@@ -2,6 +2,7 @@
 one place that sees every event of the folder, in order."""
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -38,6 +39,7 @@ _PAUSE = 0.02
 """Seconds between tries, where SQLite does not wait at all (a lock that it believes would never come)."""
 
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,8 @@ class Writer:
         self._follower = follow.Follower(conn, ours, self._damaged)
         self._listener = listener
         self._path = ""
-        self._identity: tuple[int, int] | None = None
+        self._files: tuple[_File, _File, _File] = (None, None, None)
+        self._stumbled = False
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Append | Job | None] = SimpleQueue()
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -106,7 +109,7 @@ class Writer:
 
     def _run(self) -> None:
         self._path = str(self._conn.execute("pragma database_list").fetchone()[2])
-        self._identity = _identity(self._path)
+        self._files = _files(self._path)
         self._conn.execute(f"pragma busy_timeout = {_SLICE_MS}")
         open = True
         while open:
@@ -117,18 +120,29 @@ class Writer:
             if job is not None:
                 self._do(job)
                 self._commits += 1
-            if not batch and job is None:
-                self._follow()
-                self._tidy()
-            if self._others.look(self._conn):
-                self._follow()  # its last words come before its death
-                self._post(self._listener.owners_gone, None)
+            self._look_around(idle=not batch and job is None)
         # Readers of other processes may hold the log; then it stays for them, and waiting helps no one.
         with suppress(sqlite3.Error):
             self._conn.execute("pragma busy_timeout = 100")
             self._conn.execute("pragma wal_checkpoint(truncate)").fetchall()
         self._conn.close()
         self._post(self._closed.set_result, None)
+
+    def _look_around(self, *, idle: bool) -> None:
+        """See what others did, and who lives. What fails here is tried again at the next look: whoever appends
+        is told what is wrong, and the thread must live for them."""
+        try:
+            if idle:
+                self._follow()
+                self._tidy()
+            if self._others.look(self._conn):
+                self._follow()  # its last words come before its death
+                self._post(self._listener.owners_gone, None)
+            self._stumbled = False
+        except Exception as error:
+            if not self._stumbled:
+                self._stumbled = True
+                _logger.warning("the log can't be watched for now: %s", error)
 
     def _take(self) -> tuple[list[Append], Job | None, bool]:
         """Wait for an append or a job, or till it is time to look what others did; then take what else is
@@ -169,8 +183,8 @@ class Writer:
         # Encoded first: other processes wait while the transaction is open.
         encoded = [_encoded(append) for append in batch]
         durable = any(append.durable for append in batch)
-        if (durable or self._fault) and _identity(self._path) != self._identity:
-            # SQLite would go on writing to a file that nobody can find again.
+        if (durable or self._fault) and self._moved():
+            # SQLite would go on writing to files that nobody can find again.
             raise faults.Gone
         self._set_full(durable)
         self._patiently("begin immediate")
@@ -188,6 +202,16 @@ class Writer:
         for start in range(0, len(rows), follow.RUN):  # they were first
             self._post(self._listener.heard, self._follower.decoded(rows[start : start + follow.RUN]))
         return outcomes
+
+    def _moved(self) -> bool:
+        """The database, its write-ahead log or the memory beside it is not the file that was opened."""
+        files = _files(self._path)
+        moved = any(
+            now != before for now, before in zip(files, self._files, strict=True) if before is not None
+        )
+        if not moved:
+            self._files = files  # what was made meanwhile
+        return moved
 
     def _patiently(self, statement: str) -> None:
         """Execute, again and again while another program holds the lock."""
@@ -272,7 +296,14 @@ def _encoded(append: Append) -> list[appends.Encoded] | LogError:
         return database.translate(error)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+_File = tuple[int, int] | None
+
+
+def _files(path: str) -> tuple[_File, _File, _File]:
+    return _file(path), _file(f"{path}-wal"), _file(f"{path}-shm")
+
+
+def _file(path: str) -> _File:
     try:
         found = os.stat(path)  # noqa: PTH116 -- with each durable append; a Path costs five times as much
     except OSError:

@@ -29,6 +29,9 @@ CLEAN_UP = 3.0
 MEND_AFTER = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds until a turn that the log could not end is tried again; the last one repeats."""
 
+_TRIES = 3
+"""How often a prompt may come while a lease is given back for good."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -136,14 +139,29 @@ class Coordinator:
         if state.turn is not None and session_id not in self._sessions.leases:
             await self._recover(session_id, hold=False)
 
-    async def recover(self) -> None:
-        """Settle what dead processes left: their children ended, their turns settled, their queues held."""
+    async def recover(self, failed: int = 0) -> None:
+        """Settle what dead processes left: their children ended, their turns settled, their queues held.
+
+        What the log does not take is tried again, as `failed` goes up.
+        """
+        left = False
         async with self._recovering:
-            for session_id in await self._left_by_dead():
-                try:
-                    await self._recover(session_id, hold=True)
-                except LogError:
-                    _logger.exception("session %s could not be recovered", session_id)
+            try:
+                for session_id in await self._left_by_dead():
+                    try:
+                        await self._recover(session_id, hold=True)
+                    except LogError:
+                        left = True
+                        _logger.exception("session %s could not be recovered", session_id)
+            except LogError:
+                left = True
+                _logger.exception("what dead processes left could not be found")
+        if left and not self._closing:
+            self._supervisor.spawn(self._recover_later(failed + 1), name="recover")
+
+    async def _recover_later(self, failed: int) -> None:
+        await asyncio.sleep(MEND_AFTER[min(failed, len(MEND_AFTER)) - 1])
+        await self.recover(failed)
 
     async def close(self) -> None:
         """Interrupt everything, so that each turn is settled in the log, and give the leases back."""
@@ -155,8 +173,18 @@ class Coordinator:
             await asyncio.wait(over, timeout=CLEAN_UP)
         for lease in set(self._sessions.leases.values()):
             with suppress(LogError):
-                await self._log.release(lease, anyway=True)
+                await self._hand_back(lease)
         self._sessions.leases.clear()
+
+    async def _hand_back(self, lease: Lease) -> None:
+        """Give a lease back for good. A prompt that came in this moment is held, so that it is seen to wait."""
+        for _ in range(_TRIES):
+            if await self._log.release(lease):
+                return
+            for session_id in await self._log.unsettled(lease.root):
+                drafts = [e.Draft(e.QueueHeld(reason="interrupted"))]
+                await self._log.append(session_id, drafts, lease=lease)
+        await self._log.release(lease, anyway=True)
 
     async def _interrupted(self, session_id: str) -> None:
         with suppress(LogError, Rejected):  # the next process settles it; deleted: it is stopped already
@@ -224,6 +252,9 @@ class Coordinator:
             run.failed += 1
             self._sessions.fail_waiters(session_id, error)
             self._supervisor.spawn(self._mend(session_id, run.failed), name=f"mend {session_id}")
+            raise
+        except Exception as error:
+            self._sessions.fail_waiters(session_id, error)  # a fault of ours: nobody waits for it in vain
             raise
         finally:
             run.state, run.control = "idle", None

@@ -7,7 +7,7 @@ from deskmate_session.core.conversation import MessageState
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.core.state import SessionState
 from deskmate_session.core.views.timeline import fold
-from deskmate_session.errors import Conflict
+from deskmate_session.errors import Conflict, Rejected
 from deskmate_session.log.store import EventLog
 from deskmate_session.model import commands as c, events as e
 from deskmate_session.model.messages import Accepted
@@ -61,7 +61,13 @@ class Prompts:
             return await self._begin(state, message_id, facts, sink)
         except Conflict:  # the same prompt came twice at once, maybe through another process
             if (known := await self._received(state, command)) is None:
-                raise
+                if command.message_id is None or state.deleted:
+                    raise
+                raise Rejected(
+                    "conflict",
+                    f"message {command.message_id!r} was taken back before",
+                    "use a new messageId to send it again",
+                ) from None
             return await self._again(state, known, sink)
 
     async def resume(self, command: c.Resume, sink: Sink | None = None) -> Turn:
@@ -110,12 +116,14 @@ class Prompts:
         """Log a prompt and see that it runs."""
         session_id = state.info.id
         detach = self._show(state, message_id, sink)
+        # Before it is logged: it may be taken back in the very transaction.
+        result = self._sessions.result(session_id, message_id)
         try:
             events = await self._coordinator.request(session_id, facts)
         except BaseException:
+            self._sessions.forget(session_id, message_id, result)
             detach()
             raise
-        result = self._sessions.result(session_id, message_id)
         accepted = Accepted(session_id=session_id, message_id=message_id, seq=events[0].seq)
         return Turn(accepted, result, repeated=False, detach=detach)
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from deskmate_session.core import recovery
 from deskmate_session.core.state import SessionState
@@ -78,8 +77,10 @@ class Recovery:
     def _look(self, change: e.ChangeStarted | e.ChangeApplied) -> recovery.Seen:
         """What the disk tells of a change: it is there, it is not, or the file is a third thing by now."""
         try:
-            found = Path(paths.uri_to_path(change.uri)).read_bytes()
-        except FileNotFoundError:
+            found = files.read_bytes(paths.uri_to_path(change.uri))
+        except ToolFailure as failure:
+            if failure.kind != "notFound":
+                return recovery.Seen("unknown")  # no file any more, or one that nobody would read
             found = None
         except (OSError, ValueError):
             return recovery.Seen("unknown")

@@ -149,6 +149,15 @@ class Sessions:
         self._waiters.setdefault((session_id, message_id), []).append(future)
         return future
 
+    def forget(self, session_id: str, message_id: str, result: asyncio.Future[TurnResult]) -> None:
+        """Nobody waits for this result any more."""
+        waiting = self._waiters.get((session_id, message_id), [])
+        if result in waiting:
+            waiting.remove(result)
+        if not waiting:
+            self._waiters.pop((session_id, message_id), None)
+        result.cancel()
+
     async def result_of_old(self, session_id: str, message_id: str) -> asyncio.Future[TurnResult]:
         """The same for a prompt that was received before: done at once if its turn has ended."""
         future = self.result(session_id, message_id)
@@ -200,7 +209,7 @@ class Sessions:
             try:
                 body = None if found is None else found.body
                 needed = () if body is None else checkpoints.messages_needed(checkpoints.load(body))
-            except ValueError:  # checksummed, and still none of ours: an older one may do
+            except (ValueError, RecursionError):  # checksummed, and still none of ours: an older one may do
                 bound = found.seq - 1 if found is not None else 0
                 continue
             since = 0 if found is None else found.seq
