@@ -129,8 +129,8 @@ class Writer:
         self._post(self._closed.set_result, None)
 
     def _look_around(self, *, idle: bool) -> None:
-        """See what others did, and who lives. What fails here is tried again at the next look: whoever appends
-        is told what is wrong, and the thread must live for them."""
+        """See what others did, and who lives. What fails here is tried again at the next look: whoever
+        appends is told what is wrong, and the thread must live for them."""
         try:
             if idle:
                 self._follow()
@@ -206,9 +206,8 @@ class Writer:
     def _moved(self) -> bool:
         """The database, its write-ahead log or the memory beside it is not the file that was opened."""
         files = _files(self._path)
-        moved = any(
-            now != before for now, before in zip(files, self._files, strict=True) if before is not None
-        )
+        known = [(now, before) for now, before in zip(files, self._files, strict=True) if before is not None]
+        moved = any(now != before for now, before in known)
         if not moved:
             self._files = files  # what was made meanwhile
         return moved

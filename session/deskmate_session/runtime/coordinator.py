@@ -29,9 +29,6 @@ CLEAN_UP = 3.0
 MEND_AFTER = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds until a turn that the log could not end is tried again; the last one repeats."""
 
-_TRIES = 3
-"""How often a prompt may come while a lease is given back for good."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -70,6 +67,8 @@ class Coordinator:
         self._runs: dict[str, _Run] = {}
         self._arriving: dict[str, int] = {}
         """Prompts on their way into the log, by session."""
+        self._asked: set[tuple[str, str]] = set()
+        """Prompts that came to this process and wait, by session and message."""
         self._recovering = asyncio.Lock()
         self._closing = False
         sessions.on_event(self._heard)
@@ -85,7 +84,13 @@ class Coordinator:
         with self._arrival(session_id):
             await self.settle_dead(session_id)
             drafts = self._sessions.drafts(session_id, facts)
-            requested = await self._log.request(session_id, drafts)
+            prompts = {(session_id, fact.message_id) for fact in facts if isinstance(fact, e.MessageReceived)}
+            self._asked |= prompts
+            try:
+                requested = await self._log.request(session_id, drafts)
+            except BaseException:
+                self._asked -= prompts
+                raise
             if requested.lease is not None:
                 self._hold(session_id, requested.lease)
                 self._wake(session_id)
@@ -149,7 +154,7 @@ class Coordinator:
             try:
                 for session_id in await self._left_by_dead():
                     try:
-                        await self._recover(session_id, hold=True)
+                        await self._recover(session_id, hold=not self._waits_for_us(session_id))
                     except LogError:
                         left = True
                         _logger.exception("session %s could not be recovered", session_id)
@@ -158,6 +163,15 @@ class Coordinator:
                 _logger.exception("what dead processes left could not be found")
         if left and not self._closing:
             self._supervisor.spawn(self._recover_later(failed + 1), name="recover")
+
+    def _waits_for_us(self, session_id: str) -> bool:
+        """Nothing was cut off, and a prompt that came to this process waits: its process went in order."""
+        state = self._sessions.live(session_id)
+        return (
+            state is not None
+            and state.turn is None
+            and any((session_id, message_id) in self._asked for message_id in state.queue)
+        )
 
     async def _recover_later(self, failed: int) -> None:
         await asyncio.sleep(MEND_AFTER[min(failed, len(MEND_AFTER)) - 1])
@@ -173,18 +187,8 @@ class Coordinator:
             await asyncio.wait(over, timeout=CLEAN_UP)
         for lease in set(self._sessions.leases.values()):
             with suppress(LogError):
-                await self._hand_back(lease)
+                await self._log.release(lease, anyway=True)  # what waits is seen to by who asked for it
         self._sessions.leases.clear()
-
-    async def _hand_back(self, lease: Lease) -> None:
-        """Give a lease back for good. A prompt that came in this moment is held, so that it is seen to wait."""
-        for _ in range(_TRIES):
-            if await self._log.release(lease):
-                return
-            for session_id in await self._log.unsettled(lease.root):
-                drafts = [e.Draft(e.QueueHeld(reason="interrupted"))]
-                await self._log.append(session_id, drafts, lease=lease)
-        await self._log.release(lease, anyway=True)
 
     async def _interrupted(self, session_id: str) -> None:
         with suppress(LogError, Rejected):  # the next process settles it; deleted: it is stopped already
@@ -368,7 +372,12 @@ class Coordinator:
                 leases = self._sessions.leases
                 if not ours and (session_id in leases or (leases and state.info.parent_id is not None)):
                     self._wake(session_id)
+            case e.TurnStarted(message_id=message_id) | e.MessageUnqueued(message_id=message_id):
+                self._asked.discard((session_id, message_id))
             case e.SessionDeleted():
+                self._asked = {
+                    (session, message) for session, message in self._asked if session != session_id
+                }
                 if run is not None and run.control is not None:
                     self._stop(run)
                     run.control.recorded.set()  # the loop logs the interrupt
