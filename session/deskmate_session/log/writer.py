@@ -185,6 +185,7 @@ class Writer:
         durable = any(append.durable for append in batch)
         if (durable or self._fault) and self._moved():
             # SQLite would go on writing to files that nobody can find again.
+            self._rescue()
             raise faults.Gone
         self._set_full(durable)
         self._patiently("begin immediate")
@@ -211,6 +212,13 @@ class Writer:
         if not moved:
             self._files = files  # what was made meanwhile
         return moved
+
+    def _rescue(self) -> None:
+        """Where only the write-ahead log was removed, what it holds is still at hand: into the database."""
+        database, wal, _ = _files(self._path)
+        if database == self._files[0] and wal is None:
+            with suppress(sqlite3.Error):
+                self._conn.execute("pragma wal_checkpoint(passive)").fetchall()
 
     def _patiently(self, statement: str) -> None:
         """Execute, again and again while another program holds the lock."""
