@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskmate_session.errors import LogError, LogReadOnly
-from deskmate_session.log import checkpoints, database, owners
+from deskmate_session.log import checkpoints, database, owners, writer
 from deskmate_session.log.store import EventLog
 from tests.log import support
 from tests.log.support import opened, tamper
@@ -71,8 +71,9 @@ def test_an_owner_that_may_not_be_looked_at_is_taken_for_alive(
 
 @pytest.mark.parametrize("which", ["-wal", "-shm"])
 async def test_a_file_beside_the_database_that_was_removed_is_noticed_and_nothing_is_lost(
-    tmp_path: Path, which: str
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(writer, "_EVERY", 0.0)
     async with opened(tmp_path) as log:
         await log.append("ses_1", [support.created()], durable=True)
         (tmp_path / f"events.db{which}").unlink()

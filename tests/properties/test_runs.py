@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from deskmate_session.core import lifecycle
@@ -364,4 +364,7 @@ def _said(words: str | None) -> str | None:
     return RESUME if words is not None and words.startswith(RESUMED) else words
 
 
-TestRuns = Runs.TestCase
+class TestRuns(Runs.TestCase):
+    """A whole kernel a case, so a soak tries a tenth of what it tries of pure functions."""
+
+    settings = settings(max_examples=min(500, settings().max_examples))

@@ -33,7 +33,7 @@ from deskmate_session.log.connections import (
 from deskmate_session.log.owners import Owner
 from deskmate_session.model.ports import Clock, Ids
 
-WAL_PAGES = 120
+WAL_PAGES = 200
 """Pages of 8 KB at which a commit moves the write-ahead log into the database, where the writer has not done
 so before. The default of 1000 would let 8 MB stand beside a database of 200 KB."""
 

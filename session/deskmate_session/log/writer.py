@@ -35,6 +35,8 @@ LOCKED_AFTER = 5.0
 """Seconds of it after which the person is told."""
 _SLICE_MS = 1_000
 """Milliseconds that SQLite itself waits for a lock, so that the two above are kept."""
+_EVERY = 0.1
+"""Seconds from one look at the files beside the database to the next; the database is looked at each time."""
 _PAUSE = 0.02
 """Seconds between tries, where SQLite does not wait at all (a lock that it believes would never come)."""
 
@@ -83,6 +85,7 @@ class Writer:
         self._listener = listener
         self._path = ""
         self._files: tuple[_File, _File, _File] = (None, None, None)
+        self._next_look = 0.0
         self._stumbled = False
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Append | Job | None] = SimpleQueue()
@@ -206,12 +209,17 @@ class Writer:
 
     def _moved(self) -> bool:
         """The database, its write-ahead log or the memory beside it is not the file that was opened."""
+        if _file(self._path) != self._files[0]:
+            return True
+        if time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + _EVERY
         files = _files(self._path)
         known = [(now, before) for now, before in zip(files, self._files, strict=True) if before is not None]
-        moved = any(now != before for now, before in known)
-        if not moved:
-            self._files = files  # what was made meanwhile
-        return moved
+        if any(now != before for now, before in known):
+            return True
+        self._files = files  # what was made meanwhile
+        return False
 
     def _rescue(self) -> None:
         """Where only the write-ahead log was removed, what it holds is still at hand: into the database."""
