@@ -19,7 +19,7 @@ from deskmate_session.core.permissions import rules_from
 from deskmate_session.core.processor import AnswerProcessor
 from deskmate_session.errors import Conflict, Rejected
 from deskmate_session.log.store import EventLog, Fault
-from deskmate_session.log.survey import FolderLog, sqlite_version, survey
+from deskmate_session.log.survey import FolderLog, sqlite_version, survey, verify_all
 from deskmate_session.model import commands as c, events as e, queries as q
 from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Session
@@ -33,6 +33,7 @@ from deskmate_session.runtime.calls import Calls
 from deskmate_session.runtime.changes import Changes
 from deskmate_session.runtime.checkpointing import Checkpointing
 from deskmate_session.runtime.coordinator import Coordinator
+from deskmate_session.runtime.histories import Histories
 from deskmate_session.runtime.infer import Inference
 from deskmate_session.runtime.loop import Loop
 from deskmate_session.runtime.notices import Notice, Notices
@@ -61,6 +62,7 @@ __all__ = [
     "sqlite_version",
     "state_home",
     "survey",
+    "verify_all",
 ]
 
 
@@ -92,6 +94,7 @@ class Kernel:
         locks = FileLocks(str(options.state_home / "locks"))
         changes = Changes(log, self._sessions, self._objects, locks, options.host)
         self._reads = Reads(log, self._sessions, self._objects, changes, self._live, self.folder)
+        self._histories = Histories(log, self._sessions, self._objects, changes, options.ids, self.folder_uri)
         tools = Tools(default_tools())
         self._tools = specs = tools.specs()
         version = hashlib.sha256(repr(specs).encode()).hexdigest()[:12]
@@ -175,6 +178,10 @@ class Kernel:
             case c.DeleteSession():
                 await self._delete(command)
                 return c.Nothing()
+            case c.ForkSession():
+                return await self._fork(command)
+            case c.ImportSession():
+                return await self._import(command)
             case c.Interrupt():
                 await self._sessions.get(command.session_id)
                 return await self._coordinator.interrupt(command.session_id)
@@ -223,6 +230,10 @@ class Kernel:
         match query:
             case q.ListAsks():
                 return q.AskList(asks=await self._asks.open_asks(query.session_id))
+            case q.StateAt():
+                return await self._histories.state_at(query)
+            case q.Export():
+                return await self._histories.export(query)
             case q.GetCatalog():
                 return catalog.view(agents.agents().values(), self._providers.models(), self._tools)
             case _:
@@ -270,6 +281,16 @@ class Kernel:
             return (await self._sessions.get(session_id)).info
         except Rejected:
             return None
+
+    async def _fork(self, command: c.ForkSession) -> Session:
+        begun = await self._histories.fork(command)
+        await self._coordinator.begin(begun.session_id, begun.drafts)
+        return (await self._sessions.get(begun.session_id)).info
+
+    async def _import(self, command: c.ImportSession) -> Session:
+        begun = await self._histories.take_in(command)
+        await self._coordinator.begin(begun.session_id, begun.drafts)
+        return (await self._sessions.get(begun.session_id)).info
 
     async def _update(self, command: c.UpdateSession) -> Session:
         state = await self._sessions.get(command.session_id)

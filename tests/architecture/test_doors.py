@@ -25,7 +25,18 @@ REQUEST_LOGGERS = {
     f"{RUNTIME}/asks.py": "an answer starts nothing: the run that waits for it goes on",
 }
 """Modules besides the coordinator that may log what the person asks for, and why."""
-DOORS = {"request", "tell", "interrupt", "join", "settle_dead", "recover", "close", "runs", "drained"}
+DOORS = {
+    "begin",
+    "request",
+    "tell",
+    "interrupt",
+    "join",
+    "settle_dead",
+    "recover",
+    "close",
+    "runs",
+    "drained",
+}
 
 
 def _at(source: Source, node: ast.stmt | ast.expr, words: str) -> str:
@@ -318,6 +329,8 @@ COMMANDS = {
     "_create": {"tell"},
     "_update": {"tell"},
     "_delete": {"interrupt", "tell"},
+    "_fork": {"begin"},
+    "_import": {"begin"},
     "prompt": {"interrupt", "request", "join"},
     "resume": {"settle_dead", "request", "join"},
     "unqueue": {"tell"},
@@ -330,7 +343,7 @@ COMMANDS = {
 def test_what_changes_a_session_comes_to_a_door() -> None:
     doors = _doors_of(_module(KERNEL), _module(f"{RUNTIME}/prompts.py"))
     assert {name: doors[name] for name in COMMANDS} == COMMANDS
-    assert doors["submit"] == {"tell", "interrupt"}
+    assert doors["submit"] == {"tell", "interrupt", "begin"}
 
 
 def test_every_command_is_one_that_is_known_here() -> None:
@@ -347,6 +360,8 @@ def test_every_command_is_one_that_is_known_here() -> None:
         "CreateSession",
         "UpdateSession",
         "DeleteSession",
+        "ForkSession",
+        "ImportSession",
         "Interrupt",
         "Unqueue",
         "ReplyAsk",  # answered by `Asks`: see REQUEST_LOGGERS

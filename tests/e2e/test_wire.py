@@ -218,7 +218,7 @@ async def test_what_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
             assert (caught.value.code, caught.value.data["kind"]) == (-32803, "sessionNotFound")
             assert caught.value.data["hint"]
         with pytest.raises(LspError) as caught:
-            await rig.call("session/fork", sessionId="ses_nowhere")
+            await rig.call("session/undo", sessionId="ses_nowhere")
         assert caught.value.code == -32601
 
 

@@ -74,7 +74,7 @@ def test_a_newer_version_of_a_known_type_is_kept_whole():
 
 
 def test_every_event_type_is_in_the_table():
-    assert set(get_args(e.EventPayload)) == {*e.EVENT_TYPES.values(), e.UnknownPayload}
+    assert set(get_args(e.EventPayload)) == {*e.EVENT_TYPES.values(), e.UnknownPayload, e.ErasedPayload}
 
 
 @pytest.mark.parametrize(

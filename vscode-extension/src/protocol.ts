@@ -306,6 +306,18 @@ export interface Changed {
   what: "sessions" | "catalog" | "permissions" | "attention";
 }
 
+/** What an event changed in each fold. */
+export interface ChangedBy {
+  /** The event's. */
+  type: string;
+  /** The messages. */
+  conversation: Difference[];
+  /** The files and commands. */
+  workContext: Difference[];
+  /** The session's own fields, its turn, queue, asks, grants and counters. */
+  lifecycle: Difference[];
+}
+
 /** Files that the session changed. */
 export interface ChangesUpdate {
   /** The session. */
@@ -444,6 +456,16 @@ export interface DiffResult {
   files: FileDiff[];
 }
 
+/** A value that an event changed; an absent side was not there. */
+export interface Difference {
+  /** Such as `messages[msg_1].parts[prt_2].state.status`. */
+  path: string;
+  /** What stood before; absent: nothing did. Of a page: only what comes before this position. */
+  before?: unknown;
+  /** What stands afterwards; absent: nothing does. Of a page: only what comes after this position. */
+  after?: unknown;
+}
+
 /** A page of events; `next_seq`: pass it as `afterSeq` for more. */
 export interface EventPage {
   /** The events, in order of `seq`; or how many there are. */
@@ -464,6 +486,28 @@ export interface Evidence {
   seq: number;
   /** Where it stands. */
   state: "backed" | "stale" | "failed";
+}
+
+/** `deskmate/session/export`. */
+export interface Export {
+  /** The session. */
+  sessionId: string;
+  /** JSON lines can be taken in elsewhere; Markdown is for people. */
+  format?: "jsonl" | "markdown";
+  /** A file to write; needed for more than 4 MB. */
+  toUri?: string;
+  /** Texts that must not go out: an event that holds one goes without its payload (JSON lines only). */
+  redact?: string[];
+}
+
+/** `data`, or the file that was written. */
+export interface Exported {
+  /** The session; absent where it went to a file. */
+  data?: string;
+  /** The file, in the client's own spelling where one is open. */
+  uri?: string;
+  /** Of the session as it was written. */
+  bytes: number;
 }
 
 export type FailureKind =
@@ -545,6 +589,24 @@ export type Finish =
   | "budget"
   | "error";
 
+/** `deskmate/session/fork`: up to the event `atSeq`, up to before a message, or all there is. */
+export interface ForkSession {
+  /** The session. */
+  sessionId: string;
+  /** The last event that counts; of a step that is not complete then, nothing does. */
+  atSeq?: number;
+  /** Everything before this message counts. */
+  atMessageId?: string;
+}
+
+/** The point of another session from which a session goes on. */
+export interface ForkedFrom {
+  /** The session. */
+  sessionId: string;
+  /** Position in the folder's log; the only order there is. */
+  seq: number;
+}
+
 /** `deskmate/catalog`. */
 export interface GetCatalog {
   /** File URI of the workspace folder. */
@@ -555,6 +617,16 @@ export interface GetCatalog {
 export interface GetSession {
   /** The session. */
   sessionId: string;
+}
+
+/** `deskmate/session/import`: an exported session, from a file or as text. */
+export interface ImportSession {
+  /** A file of JSON lines, at most 64 MB. */
+  fromUri?: string;
+  /** The JSON lines themselves. */
+  data?: string;
+  /** File URI of the workspace folder. */
+  folder?: string;
 }
 
 /** `deskmate/session/interrupt`. */
@@ -802,6 +874,22 @@ export interface ModelResponded {
 /** `{}`. */
 export type Nothing = Record<string, never>;
 
+/** Where a session's first events come from. */
+export interface Origin {
+  /** Which shape this is. */
+  kind: OriginKind;
+  /** The session there. */
+  sessionId: string;
+  /** Its last event that counts. */
+  seq: number;
+  /** The chain's hash at that event (hex). */
+  hash: string;
+  /** Inherited events: so many follow the first one. */
+  events: number;
+}
+
+export type OriginKind = "fork" | "import";
+
 export type Part = FilePart | ReasoningPart | TextPart | ToolPart;
 
 /** A batch of streamed text. */
@@ -1010,6 +1098,8 @@ export interface Session {
   mode: Mode;
   /** What it belongs to. */
   parentId?: string;
+  /** The point of another session that it goes on from. */
+  forkedFrom?: ForkedFrom;
   /** When it began. */
   createdAt: number;
   /** When something last happened in it. */
@@ -1018,6 +1108,22 @@ export interface Session {
   archivedAt?: number;
   /** The last event of the session. */
   seq: number;
+}
+
+/** A session as it stood after the event `seq`. */
+export interface SessionAt {
+  /** Position in the folder's log; the only order there is. */
+  seq: number;
+  /** The messages. */
+  messages: Message[];
+  /** There are messages before the first one. */
+  hasMore: boolean;
+  /** The exact state of the work. */
+  workContext: WorkContext;
+  /** What is still to do. */
+  todos: string[];
+  /** What that event changed. */
+  changedBy: ChangedBy;
 }
 
 /** A session began. */
@@ -1036,6 +1142,8 @@ export interface SessionCreated {
   mode: Mode;
   /** What it belongs to. */
   parentId?: string;
+  /** Of a fork or an import; absent: it began empty. */
+  origin?: Origin;
 }
 
 /** The session is gone from lists and can't be opened; its events stay in the log. */
@@ -1107,6 +1215,20 @@ export interface SessionUpdated {
   mode?: Mode;
   /** Put away; not listed unless asked for. */
   archived?: boolean;
+}
+
+/** `deskmate/session/stateAt`: at `seq`, or at a time; without either as it stands now. */
+export interface StateAt {
+  /** The session. */
+  sessionId: string;
+  /** Position in the folder's log; the only order there is. */
+  seq?: number;
+  /** Milliseconds since the epoch. */
+  at?: number;
+  /** Messages before this `seq`; the newest ones without it. */
+  before?: number;
+  /** At most so many. */
+  limit?: number;
 }
 
 /** What the session is doing now. */
@@ -1444,6 +1566,7 @@ export interface Requests {
   "deskmate/session/messages": { params: ListMessages; result: MessagePage };
   "deskmate/session/update": { params: UpdateSession; result: Session };
   "deskmate/session/delete": { params: DeleteSession; result: Nothing };
+  "deskmate/session/fork": { params: ForkSession; result: Session };
   "deskmate/session/prompt": { params: Prompt; result: TurnResult };
   "deskmate/session/resume": { params: Resume; result: TurnResult };
   "deskmate/session/interrupt": { params: Interrupt; result: Interrupted };
@@ -1451,6 +1574,9 @@ export interface Requests {
   "deskmate/session/subscribe": { params: Subscribe; result: Subscribed };
   "deskmate/session/unsubscribe": { params: Unsubscribe; result: Nothing };
   "deskmate/session/events": { params: ListEvents; result: EventPage };
+  "deskmate/session/stateAt": { params: StateAt; result: SessionAt };
+  "deskmate/session/export": { params: Export; result: Exported };
+  "deskmate/session/import": { params: ImportSession; result: Session };
   "deskmate/session/diff": { params: Diff; result: DiffResult };
   "deskmate/session/verify": { params: Verify; result: Verified };
   "deskmate/ask/list": { params: ListAsks; result: AskList };

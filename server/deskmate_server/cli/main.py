@@ -137,7 +137,28 @@ def _sessions(sessions: argparse.ArgumentParser) -> None:
     show = does.add_parser("show", help="a session's log as a story: what happened, and what led to it")
     show.add_argument("id", metavar="ID", nargs="?", help="the session; the newest one without it")
     show.add_argument("--json", action="store_true", help="the events themselves, one a line")
-    for command in (listed, show):
+    verify = does.add_parser(
+        "verify", help="check the log: hashes, gaps, objects, and all that is made of it"
+    )
+    verify.add_argument("id", metavar="ID", nargs="?", help="one session; the whole log without it")
+    verify.add_argument("--all", action="store_true", help="the log of every folder")
+    verify.epilog = "Exit code 1 when anything is wrong, so it is fit for cron."
+    export = does.add_parser("export", help="a session as text, to keep, to read or to take in elsewhere")
+    export.add_argument("id", metavar="ID", nargs="?", help="the session; the newest one without it")
+    export.add_argument(
+        "--format", choices=("jsonl", "markdown"), default="jsonl", help="JSON lines (default), or for people"
+    )
+    export.add_argument("-o", "--output", metavar="FILE", help="where to; stdout without it")
+    export.add_argument(
+        "--redact",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="leave out every event that holds this text, its place in the chain excepted; repeatable",
+    )
+    taken = does.add_parser("import", help="take in an exported session, under a new id")
+    taken.add_argument("file", metavar="FILE", help="JSON lines; - reads stdin")
+    for command in (listed, show, verify, export, taken):
         command.set_defaults(parser=command)
 
 

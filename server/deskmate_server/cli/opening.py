@@ -10,6 +10,7 @@ from deskmate_server.cli.output import complain, harmless, stderr
 from deskmate_server.editor.no_editor import NoEditor
 from deskmate_session.errors import DeskmateError, Rejected
 from deskmate_session.kernel import Kernel, KernelOptions, Notice, load_settings, state_dir_name, state_home
+from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.permissions import Rule
 from deskmate_session.model.settings import Settings
 
@@ -65,6 +66,14 @@ def here() -> Path:
 def has_log(folder: Path) -> bool:
     """The folder has a log; asking makes none."""
     return (state_home(os.environ) / state_dir_name(folder) / "events.db").exists()
+
+
+async def newest(kernel: Kernel) -> str:
+    """The session of this folder with the newest activity. Raises `Rejected`."""
+    page = await kernel.query(q.ListSessions(limit=1))
+    if not isinstance(page, c.SessionPage) or not page.sessions:
+        raise Rejected("sessionNotFound", "there is no session in this folder yet")
+    return page.sessions[0].id
 
 
 def failed(error: DeskmateError) -> int:

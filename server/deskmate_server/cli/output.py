@@ -7,6 +7,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal, TextIO
 
 Style = Literal["plain", "dim", "bold", "red", "green", "yellow", "cyan"]
@@ -208,3 +209,8 @@ def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
     except (OSError, ValueError):
         columns = 0
     return max(40, columns or 80)
+
+
+def clock(at: int) -> str:
+    """A moment, in milliseconds since the epoch, as the person's clock showed it."""
+    return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import os
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 
-from deskmate_server.cli.opening import failed, has_log, here, opened, settings
-from deskmate_server.cli.output import Output, complain, harmless, one_line, shorten, stdout
+from deskmate_server.cli import carrying, verifying
+from deskmate_server.cli.opening import failed, has_log, here, newest, opened, settings
+from deskmate_server.cli.output import Output, clock, complain, harmless, one_line, shorten, stdout
 from deskmate_server.cli.story import printed, story
-from deskmate_session.errors import DeskmateError, Rejected
+from deskmate_session.errors import DeskmateError
 from deskmate_session.kernel import Kernel, state_home, survey
 from deskmate_session.model import commands as c, queries as q
 from deskmate_session.model.events import ChangeApplied, LoggedEvent
@@ -21,8 +21,10 @@ def run(args: argparse.Namespace) -> int:
     """Run a subcommand."""
     if args.does == "list" and args.all:
         return _list_all(stdout())
+    if args.does == "verify" and args.all:
+        return verifying.run_all(stdout())
     folder = here()
-    if not has_log(folder):
+    if args.does != "import" and not has_log(folder):
         if args.does == "list":
             stdout().line(f"no sessions in {harmless(str(folder))} yet")
             return 0
@@ -31,9 +33,23 @@ def run(args: argparse.Namespace) -> int:
         )
         return 1
     try:
-        return asyncio.run(_list(stdout()) if args.does == "list" else _show(stdout(), args.id, args.json))
+        return asyncio.run(_do(args, stdout()))
     except DeskmateError as error:
         return failed(error)
+
+
+async def _do(args: argparse.Namespace, out: Output) -> int:
+    match args.does:
+        case "list":
+            return await _list(out)
+        case "show":
+            return await _show(out, args.id, args.json)
+        case "verify":
+            return await verifying.run(out, args.id)
+        case "export":
+            return await carrying.export(out, args)
+        case _:
+            return await carrying.take_in(out, args.file)
 
 
 async def _list(out: Output) -> int:
@@ -71,24 +87,20 @@ def _list_all(out: Output) -> int:
 def _print_sessions(out: Output, sessions: Iterable[Session]) -> None:
     for session in sessions:
         archived = " (archived)" if session.archived_at is not None else ""
-        line = f"{session.id}  {_clock(session.updated_at)}  {one_line(session.title)}{archived}"
+        line = f"{session.id}  {clock(session.updated_at)}  {one_line(session.title)}{archived}"
         out.line(shorten(line, out.width) if out.terminal else line)
 
 
 async def _show(out: Output, session_id: str | None, as_json: bool) -> int:
     async with opened(settings()) as kernel:
-        if session_id is None:
-            page = await kernel.query(q.ListSessions(limit=1))
-            if not isinstance(page, c.SessionPage) or not page.sessions:
-                raise Rejected("sessionNotFound", "there is no session in this folder yet")
-            session_id = page.sessions[0].id
+        session_id = session_id or await newest(kernel)
         events = await _events(kernel, session_id)
         if as_json:
             for event in events:
                 out.json(event.dump())
             return 0
         diffs = await _diffs(kernel, session_id, events)
-    began = _clock(events[0].at) if events else ""
+    began = clock(events[0].at) if events else ""
     out.line(f"{session_id}, begun {began}, in {harmless(str(Path(here())))}", "bold")
     for text, style in printed(story(events, diffs), out.width):
         out.line(text, style)
@@ -115,7 +127,3 @@ async def _diffs(kernel: Kernel, session_id: str, events: Iterable[LoggedEvent])
             if isinstance(found, c.DiffResult) and found.files:
                 diffs[event.seq] = found.files[0]
     return diffs
-
-
-def _clock(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M")

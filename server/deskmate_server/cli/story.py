@@ -156,6 +156,7 @@ class _Teller:
                 | e.ChangeStarted()
                 | e.WorkContextUpdated()
                 | e.UnknownPayload()
+                | e.ErasedPayload()
             ):
                 pass  # said by the lines around it
             case _:

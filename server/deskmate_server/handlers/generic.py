@@ -11,7 +11,15 @@ from deskmate_session.model.base import Wire
 if TYPE_CHECKING:
     from deskmate_session.kernel import Kernel
 
-_COMMANDS = (c.CreateSession, c.UpdateSession, c.DeleteSession, c.Interrupt, c.Unqueue)
+_COMMANDS = (
+    c.CreateSession,
+    c.UpdateSession,
+    c.DeleteSession,
+    c.ForkSession,
+    c.ImportSession,
+    c.Interrupt,
+    c.Unqueue,
+)
 
 
 def handler(method: str) -> Callable[[Attachment, Any], Awaitable[Wire]]:

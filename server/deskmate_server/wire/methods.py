@@ -76,6 +76,11 @@ METHODS: dict[str, Method] = {
         commands.Nothing,
         "Takes a session from all lists; its payloads are erased later, its event headers stay.",
     ),
+    "deskmate/session/fork": Method(
+        commands.ForkSession,
+        Session,
+        "Begins a session where another one stood; that one is untouched. Grants and changes stay there.",
+    ),
     "deskmate/session/prompt": Method(
         commands.Prompt,
         TurnResult,
@@ -113,6 +118,21 @@ METHODS: dict[str, Method] = {
         queries.ListEvents,
         queries.EventPage,
         "Reads the log itself, in order of `seq`.",
+    ),
+    "deskmate/session/stateAt": Method(
+        queries.StateAt,
+        queries.SessionAt,
+        "Tells how a session stood after an event, or at a time, and what that event changed.",
+    ),
+    "deskmate/session/export": Method(
+        queries.Export,
+        queries.Exported,
+        "Gives a session as JSON lines, whose chain can be checked anywhere, or as Markdown.",
+    ),
+    "deskmate/session/import": Method(
+        commands.ImportSession,
+        Session,
+        "Takes in an exported session under a new id, after its chain was checked.",
     ),
     "deskmate/session/diff": Method(
         queries.Diff,

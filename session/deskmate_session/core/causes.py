@@ -94,6 +94,7 @@ class Causes:
                 | e.QueueReleased()
                 | e.LogSalvaged()
                 | e.UnknownPayload()
+                | e.ErasedPayload()
             ):
                 return None
 

@@ -14,7 +14,7 @@ from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Ask, CommandEntry, FileEntry, Finish, Session, Usage
 from deskmate_session.model.permissions import Rule
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the body. A checkpoint of another schema is passed over, never converted: the events are there."""
 
 
@@ -52,6 +52,7 @@ class _Body(Wire):
     held: bool
     asks: tuple[Ask, ...]
     grants: tuple[Rule, ...]
+    inherited: int
     usage: Usage
     cost: int
     files: tuple[FileEntry, ...]
@@ -77,6 +78,7 @@ def dump(state: SessionState) -> bytes:
         held=state.held,
         asks=tuple(state.asks.values()),
         grants=tuple(state.grants),
+        inherited=state.inherited,
         usage=state.usage,
         cost=state.cost,
         files=tuple(state.work_context.files.values()),
@@ -105,6 +107,7 @@ def load(body: bytes) -> SessionState:
     state.queue, state.held = list(held.queue), held.held
     state.asks = {ask.id: ask for ask in held.asks}
     state.grants = list(held.grants)
+    state.inherited = held.inherited
     state.usage, state.cost = held.usage, held.cost
     state.work_context.files = {file.uri: file for file in held.files}
     state.work_context.commands = list(held.commands)

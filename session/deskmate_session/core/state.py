@@ -8,7 +8,7 @@ from deskmate_session.core.context import work_block
 from deskmate_session.core.conversation import CallState, Conversation
 from deskmate_session.core.work_context import WorkContextFold
 from deskmate_session.model import events as e
-from deskmate_session.model.messages import Ask, Finish, Session, Usage
+from deskmate_session.model.messages import Ask, Finish, ForkedFrom, Session, Usage
 from deskmate_session.model.permissions import Rule
 
 
@@ -56,6 +56,7 @@ class SessionState:
         "deleted",
         "grants",
         "held",
+        "inherited",
         "last_finish",
         "made_changes",
         "open_changes",
@@ -89,6 +90,8 @@ class SessionState:
         """Changes that calls of the running turn made and did not report yet, by call."""
         self.last_finish: Finish | None = None
         """How the newest turn that is over ended."""
+        self.inherited = 0
+        """Index of the last event that came from another session; its usage was counted there."""
         self.usage = Usage()
         self.cost = 0
         self.whole = True
@@ -154,7 +157,7 @@ class SessionState:
                     if payload.message_id != self.turn.answer_id:
                         self.turn.answer_ids.append(payload.message_id)
             case e.ModelResponded():
-                self._respond(payload)
+                self._respond(event, payload)
             case e.AskOpened():
                 self.asks[payload.ask.id] = payload.ask
             case e.AskReplied():
@@ -186,12 +189,18 @@ class SessionState:
                 | e.WorkContextUpdated()
                 | e.LogSalvaged()
                 | e.UnknownPayload()
+                | e.ErasedPayload()
             ):
                 pass
             case _:
                 assert_never(payload)
 
     def _create(self, event: e.Event, fact: e.SessionCreated) -> None:
+        origin = fact.origin
+        self.inherited = 0 if origin is None else origin.events
+        forked = None
+        if origin is not None and origin.kind == "fork":
+            forked = ForkedFrom(session_id=origin.session_id, seq=origin.seq)
         self.session = Session(
             id=event.session or "",
             folder=fact.folder,
@@ -201,6 +210,7 @@ class SessionState:
             variant=fact.variant,
             mode=fact.mode,
             parent_id=fact.parent_id,
+            forked_from=forked,
             created_at=event.at,
             updated_at=event.at,
             seq=event.seq,
@@ -243,7 +253,9 @@ class SessionState:
             else:
                 self.open_changes.pop(call_id, None)
 
-    def _respond(self, fact: e.ModelResponded) -> None:
+    def _respond(self, event: e.Event, fact: e.ModelResponded) -> None:
+        if event.index <= self.inherited:
+            return
         self.usage = self.usage.plus(fact.usage)
         self.cost += fact.cost or 0
         if self.turn:

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from deskmate_session.errors import LogError
 
 KEPT = 2
-"""Checkpoints of a session that stay: the newest, and one to fall back on."""
+"""Newest checkpoints of a session that stay: one to open from, and one to fall back on."""
+APART_EVENTS = 1_000
+"""Events between two older ones, which stay so that the past is near; fewer are quickly folded."""
+APART_SIZE = 8
+"""How many times its own size in event bytes lies between two older ones, so that they never weigh much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,30 @@ def put(conn: sqlite3.Connection, session: str, seq: int, schema: int, body: byt
         "insert into newest_checkpoint values (?, ?) on conflict do update set seq = max(seq, excluded.seq)",
         (session, seq),
     )
-    conn.execute(
-        "delete from checkpoints where session = ?1 and seq not in"
-        " (select seq from checkpoints where session = ?1 order by seq desc limit ?2)",
-        (session, KEPT),
-    )
+    _thin(conn, session)
+
+
+def _thin(conn: sqlite3.Connection, session: str) -> None:
+    """Drop the one that is none of the newest any more, unless it is far enough from the older one."""
+    seqs = [
+        seq
+        for (seq,) in conn.execute(
+            "select seq from checkpoints where session = ? order by seq desc", (session,)
+        )
+    ][KEPT:]
+    for seq, older in zip(seqs[:1], [*seqs[1:2], 0], strict=False):
+        index, size = conn.execute(
+            "select e.idx, length(c.body) from checkpoints c join events e on e.seq = c.seq"
+            " where c.session = ? and c.seq = ?",
+            (session, seq),
+        ).fetchone()
+        events, bytes = conn.execute(
+            "select count(*), coalesce(sum(length(payload)), 0) from events where session = ?1 and idx <= ?2"
+            " and idx > coalesce((select idx from events where seq = ?3), -1)",
+            (session, index, older),
+        ).fetchone()
+        if events < APART_EVENTS or bytes < APART_SIZE * size:
+            conn.execute("delete from checkpoints where session = ? and seq = ?", (session, seq))
 
 
 def newest(conn: sqlite3.Connection, session: str, schema: int, upto: int | None = None) -> Checkpoint | None:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deskmate_session.errors import LogCorrupt
-from deskmate_session.model.events import EVENT_TYPES, EventPayload, UnknownPayload
+from deskmate_session.model.events import EVENT_TYPES, ErasedPayload, EventPayload, UnknownPayload
 
 PACK_OVER = 400
 """Plain bytes above which a payload is compressed."""
@@ -48,7 +48,8 @@ def canonical(value: object) -> bytes:
 
 def tag(payload: EventPayload) -> tuple[str, int]:
     """Return the payload's type and version."""
-    return (payload.tag if isinstance(payload, UnknownPayload) else payload.type), payload.version
+    named = isinstance(payload, UnknownPayload | ErasedPayload)
+    return (payload.tag if named else payload.type), payload.version
 
 
 def to_data(payload: EventPayload) -> dict[str, Any]:

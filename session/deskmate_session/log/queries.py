@@ -88,24 +88,43 @@ def message_page(
     before: int | None = None,
     after: int | None = None,
     limit: int = 50,
+    upto: int | None = None,
 ) -> MessagePage:
-    """Return the newest page before seq `before`, or the first after seq `after`."""
+    """Return the newest page before seq `before`, or the first after seq `after`.
+
+    `upto`: as it was then: with prompts that were taken back since, and with events up to that seq only.
+    """
     forward = after is not None
     ids = conn.execute(
-        "select id from messages where session = ? and unqueued = 0 and seq > ? and seq < ?"
+        "select id from messages where session = ? and (unqueued = 0 or ?) and seq > ? and seq < ?"
         f" order by seq {'asc' if forward else 'desc'} limit ?",
-        (session, after or 0, _LAST if before is None else before, limit + 1),
+        (session, upto is not None, after or 0, _LAST if before is None else before, limit + 1),
     ).fetchall()
     page = {id: list[Event]() for (id,) in (ids[:limit] if forward else reversed(ids[:limit]))}
     found = conn.execute(
         f"select x.message, {COLUMNS} from json_each(?) m"
-        " join entries x on x.session = ? and x.message = m.value join events e on e.seq = x.seq"
-        " order by e.seq",
-        (json.dumps(list(page)), session),
+        " join entries x on x.session = ? and x.message = m.value and x.seq <= ?"
+        " join events e on e.seq = x.seq order by e.seq",
+        (json.dumps(list(page)), session, _LAST if upto is None else upto),
     )
     for message, *row in found:
         page[message].append(Row._make(row).event())
     return MessagePage(list(page.items()), len(ids) > limit)
+
+
+def event_at(
+    conn: sqlite3.Connection, session: str, seq: int | None = None, at: int | None = None
+) -> Event | None:
+    """Return a session's last event up to `seq`, or up to a time; its last without either."""
+    where, value = ("e.at <= ?", at) if at is not None else ("e.seq <= ?", _LAST if seq is None else seq)
+    query = f"where e.session = ? and {where} order by e.idx desc limit 1"
+    return next(iter(rows.select(conn, query, (session, value))), None)
+
+
+def stored(conn: sqlite3.Connection, session: str) -> list[Row]:
+    """Return a session's events as they are stored, in order."""
+    found = conn.execute(f"select {COLUMNS} from events e where e.session = ? order by e.idx", (session,))
+    return [Row._make(row) for row in found]
 
 
 def change_events(

@@ -112,10 +112,25 @@ class LogReader:
         return await self._read(queries.list_sessions, archived, query, cursor, limit)
 
     async def message_page(
-        self, session: str, *, before: int | None = None, after: int | None = None, limit: int = 50
+        self,
+        session: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        upto: int | None = None,
     ) -> queries.MessagePage:
-        """Return the newest messages before seq `before`, or the first after `after`, with their events."""
-        return await self._read(queries.message_page, session, before, after, limit)
+        """Return the newest messages before seq `before`, or the first after `after`, with their events;
+        `upto`: as it was after that event."""
+        return await self._read(queries.message_page, session, before, after, limit, upto)
+
+    async def event_at(self, session: str, *, seq: int | None = None, at: int | None = None) -> Event | None:
+        """Return a session's last event up to `seq`, or to a time in milliseconds; None before its first."""
+        return await self._read(queries.event_at, session, seq, at)
+
+    async def stored(self, session: str) -> list[rows.Row]:
+        """Return a session's events as they are stored, in order."""
+        return await self._read(queries.stored, session)
 
     async def message_events(
         self, session: str, ids: Collection[str], upto: int | None = None

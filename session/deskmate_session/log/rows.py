@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from deskmate_session.errors import LogCorrupt
 from deskmate_session.log import codec
-from deskmate_session.model.events import Event, EventPayload, LoggedEvent
+from deskmate_session.model.events import ErasedPayload, Event, EventPayload, LoggedEvent
 
 COLUMNS = (
     "e.seq, e.id, e.session, e.idx, e.type, e.version, e.at, e.payload, e.digest, e.cause, e.prev, e.hash,"
@@ -46,6 +46,8 @@ class Row(NamedTuple):
 
     def event(self) -> Event:
         """Return the event. Raises `LogCorrupt`, naming the event, when its payload can't be read."""
+        if not self.payload:
+            return self.with_payload(ErasedPayload(tag=self.type))
         try:
             payload = codec.decode(self.type, self.version, codec.unpack(self.payload))
         except LogCorrupt as error:

@@ -21,7 +21,7 @@ from deskmate_session.log.follow import Others
 from deskmate_session.log.leases import Lease as Lease
 from deskmate_session.log.reading import ALL as ALL, PAGE as PAGE, Head as Head, LogReader, Which as Which
 from deskmate_session.log.writer import Job, Writer
-from deskmate_session.model.events import REQUESTS, Draft, Event
+from deskmate_session.model.events import REQUESTS, Draft, Event, SessionCreated
 from deskmate_session.model.ports import Clock, Ids
 
 _log = logging.getLogger(__name__)
@@ -129,6 +129,22 @@ class EventLog(LogReader):
             future.set_result([])
         else:
             self._writer.put(Append(session, self._entries(drafts), durable, lease, False, future))
+        return future
+
+    def begin(self, session: str, drafts: Sequence[Draft]) -> asyncio.Future[list[Event]]:
+        """Begin a session with facts from elsewhere, all in one durable transaction; nobody runs it.
+
+        The first draft is its `session.created`, which names their origin. Raises as `append` does;
+        `Conflict` where the session is there already.
+        """
+        future: asyncio.Future[list[Event]] = asyncio.get_running_loop().create_future()
+        if self._refuses(future):
+            return future
+        first = drafts[0].payload
+        if not isinstance(first, SessionCreated) or first.origin is None:
+            future.set_exception(_unleased(session))
+        else:
+            self._writer.put(Append(session, self._entries(drafts), True, None, False, future))
         return future
 
     def request(
@@ -276,7 +292,10 @@ class EventLog(LogReader):
     def _entries(self, drafts: Sequence[Draft]) -> list[Entry]:
         where = _caller() if self._debug_tags else None
         at = self._clock.now()
-        return [Entry(draft, self._ids.new("evt"), at, draft.debug_tag or where) for draft in drafts]
+        return [
+            Entry(draft, draft.id or self._ids.new("evt"), draft.at or at, draft.debug_tag or where)
+            for draft in drafts
+        ]
 
     def _job(self, run: Callable[[Connection], _T]) -> asyncio.Future[_T]:
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
@@ -318,6 +337,6 @@ def _safely(callback: Callable[[], None]) -> None:
 
 def _caller() -> str:
     frame = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]  # the documented way; inspect costs ms
-    while frame.f_code.co_name in ("append", "request") and frame.f_back is not None:
+    while frame.f_code.co_name in ("append", "begin", "request") and frame.f_back is not None:
         frame = frame.f_back  # a door in front of ours
     return f"{frame.f_globals['__name__']}:{frame.f_code.co_name}:{frame.f_lineno}"

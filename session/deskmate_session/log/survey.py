@@ -5,8 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from deskmate_session.errors import LogError
 from deskmate_session.log import database, queries
+from deskmate_session.log.verify import verify
+from deskmate_session.model.commands import Verified
 from deskmate_session.model.messages import Session
+from deskmate_session.workspace.objects import Objects
 
 MAX_SESSIONS = 500
 """Sessions that are told of one folder, newest activity first."""
@@ -24,6 +28,17 @@ class FolderLog:
 def survey(state_home: Path) -> list[FolderLog]:
     """Return every log of a state home, by the name of its folder."""
     return [_look(path.parent) for path in sorted(state_home.glob("*/events.db"))]
+
+
+def verify_all(state_home: Path) -> list[tuple[str, Verified | str]]:
+    """Check every log of a state home; a text says why one can't be checked. Blocks."""
+    found: list[tuple[str, Verified | str]] = []
+    for path in sorted(state_home.glob("*/events.db")):
+        try:
+            found.append((str(path.parent), verify(path, check=Objects(path.parent).check)))
+        except LogError as error:
+            found.append((str(path.parent), str(error)))
+    return found
 
 
 def sqlite_version() -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from deskmate_session.model.base import Wire
 from deskmate_session.model.limits import MAX_PROMPT_BYTES, shallow
@@ -91,6 +91,38 @@ class Resume(Wire):
     session_id: str
     partial_result_token: str | int | None = None
     work_done_token: str | int | None = None
+
+
+class ForkSession(Wire):
+    """`deskmate/session/fork`: up to the event `atSeq`, up to before a message, or all there is."""
+
+    session_id: str
+    at_seq: int | None = Field(default=None, ge=0)
+    """The last event that counts; of a step that is not complete then, nothing does."""
+    at_message_id: str | None = None
+    """Everything before this message counts."""
+
+    @model_validator(mode="after")
+    def _one_point(self) -> "ForkSession":
+        if self.at_seq is not None and self.at_message_id is not None:
+            raise ValueError("give atSeq or atMessageId, not both")
+        return self
+
+
+class ImportSession(Wire):
+    """`deskmate/session/import`: an exported session, from a file or as text."""
+
+    from_uri: str | None = None
+    """A file of JSON lines, at most 64 MB."""
+    data: str | None = None
+    """The JSON lines themselves."""
+    folder: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ImportSession":
+        if (self.from_uri is None) == (self.data is None):
+            raise ValueError("give either fromUri or data")
+        return self
 
 
 class Interrupt(Wire):

@@ -13,6 +13,7 @@ from deskmate_session.model.payloads.answers import (
     PartStarted as PartStarted,
 )
 from deskmate_session.model.payloads.base import (
+    ErasedPayload as ErasedPayload,
     Fold as Fold,
     Payload as Payload,
     UnknownPayload as UnknownPayload,
@@ -37,6 +38,8 @@ from deskmate_session.model.payloads.log import (
     LostEvents as LostEvents,
 )
 from deskmate_session.model.payloads.sessions import (
+    Origin as Origin,
+    OriginKind as OriginKind,
     SessionCreated as SessionCreated,
     SessionDeleted as SessionDeleted,
     SessionUpdated as SessionUpdated,
@@ -82,6 +85,7 @@ EventPayload = (
     | TurnEnded
     | LogSalvaged
     | UnknownPayload
+    | ErasedPayload
 )
 """Every fact there is. `match` over it ends in `assert_never`."""
 
@@ -141,6 +145,10 @@ class Draft:
     cause: str | None = None
     """Id of the event that led to it."""
     debug_tag: str | None = None
+    id: str | None = None
+    """Where another fact of the same append names it; else the log gives one."""
+    at: int | None = None
+    """When it was, for what was logged elsewhere before; else now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,13 @@ class ToolPart(Wire):
 Part = Annotated[TextPart | ReasoningPart | FilePart | ToolPart, Discriminator("type")]
 
 
+class ForkedFrom(Wire):
+    """The point of another session from which a session goes on."""
+
+    session_id: str
+    seq: int
+
+
 class Session(Wire):
     """One conversation with its work context, in one workspace folder."""
 
@@ -177,6 +184,8 @@ class Session(Wire):
     variant: str | None = None
     mode: Mode = "ask"
     parent_id: str | None = None
+    forked_from: ForkedFrom | None = None
+    """The point of another session that it goes on from."""
     created_at: int
     updated_at: int
     archived_at: int | None = None

@@ -1,5 +1,7 @@
 """What clients ask the kernel to tell; params and results of the wire's methods."""
 
+from typing import Any, Literal
+
 from pydantic import Field
 
 from deskmate_session.model.base import Wire
@@ -67,6 +69,75 @@ class EventPage(Wire):
 
     events: tuple[LoggedEvent, ...]
     next_seq: int | None = None
+
+
+class StateAt(Wire):
+    """`deskmate/session/stateAt`: at `seq`, or at a time; without either as it stands now."""
+
+    session_id: str
+    seq: int | None = Field(default=None, ge=0)
+    at: int | None = Field(default=None, ge=0)
+    """Milliseconds since the epoch."""
+    before: int | None = None
+    """Messages before this `seq`; the newest ones without it."""
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class Difference(Wire):
+    """A value that an event changed; an absent side was not there."""
+
+    path: str
+    """Such as `messages[msg_1].parts[prt_2].state.status`."""
+    before: Any = None
+    after: Any = None
+
+
+class ChangedBy(Wire):
+    """What an event changed in each fold."""
+
+    type: str
+    """The event's."""
+    conversation: tuple[Difference, ...]
+    """The messages."""
+    work_context: tuple[Difference, ...]
+    """The files and commands."""
+    lifecycle: tuple[Difference, ...]
+    """The session's own fields, its turn, queue, asks, grants and counters."""
+
+
+class SessionAt(Wire):
+    """A session as it stood after the event `seq`."""
+
+    seq: int
+    messages: tuple[Message, ...]
+    has_more: bool
+    """There are messages before the first one."""
+    work_context: WorkContext
+    todos: tuple[str, ...] = ()
+    changed_by: ChangedBy
+    """What that event changed."""
+
+
+class Export(Wire):
+    """`deskmate/session/export`."""
+
+    session_id: str
+    format: Literal["jsonl", "markdown"] = "jsonl"
+    """JSON lines can be taken in elsewhere; Markdown is for people."""
+    to_uri: str | None = None
+    """A file to write; needed for more than 4 MB."""
+    redact: tuple[str, ...] = ()
+    """Texts that must not go out: an event that holds one goes without its payload (JSON lines only)."""
+
+
+class Exported(Wire):
+    """`data`, or the file that was written."""
+
+    data: str | None = None
+    """The session; absent where it went to a file."""
+    uri: str | None = None
+    bytes: int
+    """Of the session as it was written."""
 
 
 class Subscribe(Wire):

@@ -100,6 +100,10 @@ class Coordinator:
         """Log what the person says about a session; it starts nothing."""
         return await self._sessions.append(session_id, *facts, durable=True)
 
+    async def begin(self, session_id: str, drafts: Sequence[e.Draft]) -> list[e.Event]:
+        """Log a whole session that comes from elsewhere; it waits for its first prompt here."""
+        return await self._log.begin(session_id, drafts)
+
     async def interrupt(self, session_id: str) -> Interrupted:
         """Stop the running turn, wherever it runs; returns after all clean-up is finished and logged, at
         most 3 s."""

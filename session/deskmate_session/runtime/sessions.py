@@ -183,7 +183,7 @@ class Sessions:
 
     async def _fill(self, session_id: str, loading: _Loading) -> SessionState:
         try:
-            state = await self._read(session_id, self._told)
+            state = await self.at(session_id, self._told)
             if state.session is None and not loading.meanwhile and self._log.read_only is None:
                 await self._log.catch_up()  # another process may have created it this moment
             if state.session is None and not loading.meanwhile:
@@ -201,8 +201,9 @@ class Sessions:
         loading.state.set_result(state)
         return state
 
-    async def _read(self, session_id: str, upto: int) -> SessionState:
-        """The state at `upto`: newest good checkpoint, what its open turn and queue say, and the tail."""
+    async def at(self, session_id: str, upto: int) -> SessionState:
+        """The state after `upto`, from the log alone: newest good checkpoint, what its open turn and
+        queue say, and the tail."""
         bound = upto
         while True:
             found = await self._log.newest_checkpoint(session_id, upto=bound)

@@ -92,6 +92,13 @@
 ---@class (exact) deskmate.Changed
 ---@field what "sessions"|"catalog"|"permissions"|"attention" What it is about.
 
+---What an event changed in each fold.
+---@class (exact) deskmate.ChangedBy
+---@field type string The event's.
+---@field conversation deskmate.Difference[] The messages.
+---@field workContext deskmate.Difference[] The files and commands.
+---@field lifecycle deskmate.Difference[] The session's own fields, its turn, queue, asks, grants and counters.
+
 ---Files that the session changed.
 ---@class (exact) deskmate.ChangesUpdate
 ---@field sessionId? string The session.
@@ -155,6 +162,12 @@
 ---@class (exact) deskmate.DiffResult
 ---@field files deskmate.FileDiff[] The files, by URI.
 
+---A value that an event changed; an absent side was not there.
+---@class (exact) deskmate.Difference
+---@field path string Such as `messages[msg_1].parts[prt_2].state.status`.
+---@field before? any What stood before; absent: nothing did. Of a page: only what comes before this position.
+---@field after? any What stands afterwards; absent: nothing does. Of a page: only what comes after this position.
+
 ---A page of events; `next_seq`: pass it as `afterSeq` for more.
 ---@class (exact) deskmate.EventPage
 ---@field events deskmate.LoggedEvent[] The events, in order of `seq`; or how many there are.
@@ -167,6 +180,19 @@
 ---@field exitCode integer The command's exit code; absent when it has none.
 ---@field seq integer Position in the folder's log; the only order there is.
 ---@field state "backed"|"stale"|"failed" Where it stands.
+
+---`deskmate/session/export`.
+---@class (exact) deskmate.Export
+---@field sessionId string The session.
+---@field format? "jsonl"|"markdown" JSON lines can be taken in elsewhere; Markdown is for people.
+---@field toUri? string A file to write; needed for more than 4 MB.
+---@field redact? string[] Texts that must not go out: an event that holds one goes without its payload (JSON lines only).
+
+---`data`, or the file that was written.
+---@class (exact) deskmate.Exported
+---@field data? string The session; absent where it went to a file.
+---@field uri? string The file, in the client's own spelling where one is open.
+---@field bytes integer Of the session as it was written.
 
 ---@alias deskmate.FailureKind "badArguments"|"unknownTool"|"denied"|"notFound"|"permission"|"conflict"|"timeout"|"interrupted"|"failed"
 
@@ -205,6 +231,17 @@
 
 ---@alias deskmate.Finish "stop"|"interrupted"|"length"|"refused"|"denied"|"stepLimit"|"budget"|"error"
 
+---`deskmate/session/fork`: up to the event `atSeq`, up to before a message, or all there is.
+---@class (exact) deskmate.ForkSession
+---@field sessionId string The session.
+---@field atSeq? integer The last event that counts; of a step that is not complete then, nothing does.
+---@field atMessageId? string Everything before this message counts.
+
+---The point of another session from which a session goes on.
+---@class (exact) deskmate.ForkedFrom
+---@field sessionId string The session.
+---@field seq integer Position in the folder's log; the only order there is.
+
 ---`deskmate/catalog`.
 ---@class (exact) deskmate.GetCatalog
 ---@field folder? string File URI of the workspace folder.
@@ -212,6 +249,12 @@
 ---`deskmate/session/get`.
 ---@class (exact) deskmate.GetSession
 ---@field sessionId string The session.
+
+---`deskmate/session/import`: an exported session, from a file or as text.
+---@class (exact) deskmate.ImportSession
+---@field fromUri? string A file of JSON lines, at most 64 MB.
+---@field data? string The JSON lines themselves.
+---@field folder? string File URI of the workspace folder.
 
 ---`deskmate/session/interrupt`.
 ---@class (exact) deskmate.Interrupt
@@ -400,10 +443,20 @@
 ---@field variant? string The model's variant, where it has several.
 ---@field mode deskmate.Mode How far the agent may go by itself.
 ---@field parentId? string What it belongs to.
+---@field forkedFrom? deskmate.ForkedFrom The point of another session that it goes on from.
 ---@field createdAt integer When it began.
 ---@field updatedAt integer When something last happened in it.
 ---@field archivedAt? integer When it was put away.
 ---@field seq integer The last event of the session.
+
+---A session as it stood after the event `seq`.
+---@class (exact) deskmate.SessionAt
+---@field seq integer Position in the folder's log; the only order there is.
+---@field messages deskmate.Message[] The messages.
+---@field hasMore boolean There are messages before the first one.
+---@field workContext deskmate.WorkContext The exact state of the work.
+---@field todos string[] What is still to do.
+---@field changedBy deskmate.ChangedBy What that event changed.
 
 ---A session with everything that is not messages.
 ---@class (exact) deskmate.SessionDetails
@@ -434,6 +487,14 @@
 ---@field kind "session" Which shape this is.
 ---@field session deskmate.Session The session, whole.
 ---@field deleted? boolean It was deleted.
+
+---`deskmate/session/stateAt`: at `seq`, or at a time; without either as it stands now.
+---@class (exact) deskmate.StateAt
+---@field sessionId string The session.
+---@field seq? integer Position in the folder's log; the only order there is.
+---@field at? integer Milliseconds since the epoch.
+---@field before? integer Messages before this `seq`; the newest ones without it.
+---@field limit? integer At most so many.
 
 ---What the session is doing now.
 ---@class (exact) deskmate.StatusUpdate
@@ -600,6 +661,7 @@ return {
     "deskmate/session/messages",
     "deskmate/session/update",
     "deskmate/session/delete",
+    "deskmate/session/fork",
     "deskmate/session/prompt",
     "deskmate/session/resume",
     "deskmate/session/interrupt",
@@ -607,6 +669,9 @@ return {
     "deskmate/session/subscribe",
     "deskmate/session/unsubscribe",
     "deskmate/session/events",
+    "deskmate/session/stateAt",
+    "deskmate/session/export",
+    "deskmate/session/import",
     "deskmate/session/diff",
     "deskmate/session/verify",
     "deskmate/ask/list",

@@ -81,6 +81,7 @@ def updates_for(state: SessionState, event: e.Event, diffs: Sequence[FileDiff] =
             | e.ChangeObserved()
             | e.LogSalvaged()
             | e.UnknownPayload()
+            | e.ErasedPayload()
         ):
             return [_logged(sid, event)]
         case _:

@@ -30,3 +30,12 @@ class UnknownPayload(Payload):
 
     tag: str
     data: dict[str, Any]
+
+
+class ErasedPayload(Payload):
+    """An event whose payload was erased; what stays of it is its header and digest."""
+
+    type: ClassVar[str] = ""
+
+    tag: str
+    """The event's type."""

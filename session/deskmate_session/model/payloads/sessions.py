@@ -1,9 +1,26 @@
 """Facts about a session as a whole."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from deskmate_session.model.base import Wire
 from deskmate_session.model.messages import Mode
 from deskmate_session.model.payloads.base import Payload
+
+OriginKind = Literal["fork", "import"]
+
+
+class Origin(Wire):
+    """Where a session's first events come from."""
+
+    kind: OriginKind
+    session_id: str
+    """The session there."""
+    seq: int
+    """Its last event that counts."""
+    hash: str
+    """The chain's hash at that event (hex)."""
+    events: int
+    """Inherited events: so many follow the first one."""
 
 
 class SessionCreated(Payload):
@@ -20,6 +37,8 @@ class SessionCreated(Payload):
     variant: str | None = None
     mode: Mode = "ask"
     parent_id: str | None = None
+    origin: Origin | None = None
+    """Of a fork or an import; absent: it began empty."""
 
 
 class SessionUpdated(Payload):
