@@ -115,7 +115,7 @@ async def test_a_fork_goes_on_from_any_point_and_leaves_the_other_alone(tmp_path
 async def test_an_export_is_taken_in_elsewhere_and_goes_on(tmp_path: Path) -> None:
     files = {"config.py": "timeout = 10\n"}
     async with Rig.open(
-        tmp_path / "a", [*EDITS, answer(text("Welcome."))], config=CONFIG, files=files
+        tmp_path / "a", [*EDITS, answer(text("Wel\u2028come.\x85 ", size=3))], config=CONFIG, files=files
     ) as rig:
         session = await worked(rig)
         messages = (await rig.call("session/messages", sessionId=session))["messages"]

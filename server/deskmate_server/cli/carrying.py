@@ -25,7 +25,7 @@ async def export(out: Output, args: argparse.Namespace) -> int:
     if args.format == "markdown":
         out.write(harmless(text) if out.terminal else text)
     else:
-        for line in text.splitlines():
+        for line in text.removesuffix("\n").split("\n"):  # a text may hold other ends of lines
             out.json(json.loads(line))
     return 0
 

@@ -75,7 +75,6 @@ def inherit(
     where there is no session before that point.
     """
     state = SessionState()
-    clean = SessionState()
     at = count = 0
     turns: set[str] = set()
     for number, event in enumerate(events):
@@ -91,7 +90,7 @@ def inherit(
     if running and state.turn is not None and at < state.seq:
         raise Cut
     taken = [event for event in events[:count] if _is_taken(event, turns)]
-    clean = _folded(events[:count])
+    clean = state if at == state.seq else _folded(events[:count])
     return Inherited(
         created=_created(clean, events[0], kind, at, len(taken), events[count - 1].hash),
         events=tuple(taken),

@@ -32,7 +32,7 @@ def checksum(session: str, seq: int, hash: bytes, schema: int, body: bytes) -> b
 
 
 def put(conn: sqlite3.Connection, session: str, seq: int, schema: int, body: bytes) -> None:
-    """Store a checkpoint, then point to it, then drop all but the newest `KEPT`. In the caller's transaction.
+    """Store a checkpoint, then point to it, then thin out older ones. In the caller's transaction.
 
     Raises `LogError` where `seq` is no event of the session.
     """

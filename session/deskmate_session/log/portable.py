@@ -58,7 +58,7 @@ def lines(
 
 def parse(text: str) -> Portable:
     """Read and verify a file. Raises `Rejected` (`logCorrupt`) with the line that is wrong."""
-    numbered = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    numbered = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not numbered:
         raise _wrong(1, "the file is empty")
     head = _object(*numbered[0])

@@ -202,6 +202,8 @@ def _path(uri: str) -> Path:
 
 def _read(path: Path) -> str:
     try:
+        if not path.is_file():
+            raise Rejected("notSupported", f"{str(path)!r} is no file", "name a file of JSON lines")
         if path.stat().st_size > portable.MAX_BYTES:
             raise Rejected(
                 "notSupported",
